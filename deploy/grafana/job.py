@@ -29,8 +29,14 @@ NOW = Row('Is the job well?', in_one_line(
          'Time since an operation started or completed on any rank. Normal: below a step; minutes while the job saves or evaluates.',
          f'time() - max(nccl_operations_last_progress_timestamp_seconds{{{JOB}}})', 's', steps(watch=60, bad=900)),
     stat('Lost to waiting',
-         'Share of the GPUs of the job that its ranks lose because they wait for the last rank of a communicator. Normal: a few per cent.',
-         f'{lost_now(JOB)} / count(process:nccl_busy_seconds:rate{{{JOB}}})', 'percentunit', thresholds=steps(watch=0.03, bad=0.1)),
+         'Share of the GPUs of the job that its ranks lose because they wait for the last rank of a communicator. Normal: a few per cent. Not '
+         'known: no rank has GPU times.',
+         f'{lost_now(JOB)} / count(process:nccl_busy_seconds:rate{{{JOB}}})', 'percentunit', thresholds=steps(watch=0.03, bad=0.1),
+         nothing='not known'),
+    stat('Ranks not judged',
+         'Ranks of a job in which no rank has GPU times: nobody can see which of them are late. Normal: 0. More: the alert NCCLJobNotJudged has '
+         'the reason.',
+         or_zero(f'sum(job:nccl_ranks_untimed:count{{{JOB}}})'), thresholds=steps(watch=1)),
     stat('Alerts',
          'Alerts that fire for the job. Normal: 0. The dashboard Fleet lists them.',
          or_zero(f'count({alerts(JOB)})'), thresholds=steps(watch=1)),

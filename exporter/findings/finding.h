@@ -28,6 +28,7 @@ enum class FindingKind : uint8_t {
   kProcessKilled,
   kSegmentsUnusable,
   kOperationsNotFollowed,
+  kNotJudged,
   kCount
 };
 inline constexpr CodeTable<FindingKind> kFindingKinds{{
@@ -46,6 +47,7 @@ inline constexpr CodeTable<FindingKind> kFindingKinds{{
      "files or directories of segments cannot be used"},
     {FindingKind::kOperationsNotFollowed, "operations_not_followed",
      "operations are counted and not followed, by no design"},
+    {FindingKind::kNotJudged, "not_judged", "late ranks of a job cannot be seen"},
 }};
 static_assert(IsInOrder(kFindingKinds));
 

@@ -175,6 +175,17 @@ def losses():
                            " daemon's log and segment_troubles of /api/v1/node name the latest file."})}
 
 
+def a_job_without_gpu_times():
+    cluster = data_parallel(10)
+    cluster.source = lambda rank: 'none' if rank else 'proxy'
+    of_all = cluster.info_labels
+    cluster.info_labels = lambda communicator, rank: of_all(communicator, rank) | {'timing_reason': 'cpus_low' if rank == 3 else 'allgatherv_enabled'}
+    return cluster, 10, {'NCCLJobNotJudged': (JOB, {
+        'summary': 'Job 42: late ranks cannot be seen, for lack of GPU times (allgatherv_enabled, cpus_low)',
+        'description': 'None of the 8 ranks of the job has GPU times (allgatherv_enabled, cpus_low). So its late ranks, its bandwidth and what waiting costs are'
+                       ' not known. Hangs are detected. For allgatherv_enabled, set NCCL_ALLGATHERV_ENABLE=0 in the job. The runbook has the other reasons.'})}
+
+
 def a_slow_adapter():
     cluster = NetworkJob(4, 2, 25)
     cluster.wire = lambda rank, t: 4 if rank == 3 else 1

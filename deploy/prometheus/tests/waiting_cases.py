@@ -53,6 +53,25 @@ def jitter_costs_nothing():
     return cluster, MINUTE, of_job(0)
 
 
+def a_job_without_gpu_times_has_no_number_rather_than_0():
+    cluster = late(data_parallel(MINUTE, 2))
+    cluster.source = lambda rank: 'none'
+    return cluster, MINUTE, {JOB: []}
+
+
+def times_by_proxies_are_no_measure_of_waiting():
+    cluster = late(data_parallel(MINUTE, 2))
+    cluster.source = lambda rank: 'proxy'
+    return cluster, MINUTE, {JOB: []}
+
+
+def gpus_that_wait_in_a_hang_are_known_without_gpu_times():
+    cluster = data_parallel(MINUTE + 6)
+    cluster.source = lambda rank: 'none'
+    cluster.hang(cluster.communicators[0], 60 * MINUTE, [0, 1, 2, 3, 4, 5, 7])
+    return cluster, MINUTE + 5, of_job(7)
+
+
 def stages_of_a_pipeline_do_not_count_as_waiting_for_a_rank():
     cluster = pipeline(MINUTE)
     cluster.late = lambda rank, t: 0.2 if cluster.node(rank) == 3 else 0
