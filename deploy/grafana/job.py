@@ -63,9 +63,12 @@ WHO = Row('Which rank do the others wait for?', [
           'two apart. Normal: a few per cent of the ranks, spread over many.',
           [(f'topk(10, sum by ({RANK_LABELS}) (comm_rank:nccl_waited_for_gpu_seconds:rate{{{JOB}}}) > 0)',
             '{{comm_name}} rank {{rank}} GPU {{gpu}} on {{hostname}}')], 'short', is_stacked=True),
-    table('Late nodes', 'Nodes in which all ranks wait less than the median node, by more than 3 % of the time. Normal: empty.',
-          [f'max by ({COMM_LABELS}, {NODE_LABELS}) (comm_node:nccl_wait_deficit:late{{{JOB}}})'],
-          [*HIDDEN_JOB_COLUMNS, *COMM_COLUMNS, *NODE_COLUMNS, Column('A', 'Others wait', 'percentunit', steps(watch=0.03, bad=0.1))],
+    table('Late nodes', 'Nodes in which all ranks wait less than the median node, by more than 3 % of the time in kernels, which may count '
+          'a wait several times per step. By alert: the share of the step that an alert attributes to it. Normal: empty.',
+          [f'max by ({COMM_LABELS}, {NODE_LABELS}) (comm_node:nccl_wait_deficit:late{{{JOB}}})',
+           f'max by ({COMM_LABELS}, {NODE_LABELS}) (comm_node:nccl_straggler:deficit{{{JOB}}})'],
+          [*HIDDEN_JOB_COLUMNS, *COMM_COLUMNS, *NODE_COLUMNS, Column('A', 'Others wait', 'percentunit', steps(watch=0.03, bad=0.1)),
+           Column('B', 'By alert', 'percentunit', steps(bad=0))],
           sort='Others wait', width=8, height=7, nothing='No node is late'),
     table('Hang: the rank that the others wait for',
           'During a hang: ranks that have not entered the operation that the others wait in, and that wait for no rank themselves. Behind: '

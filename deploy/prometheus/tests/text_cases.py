@@ -42,6 +42,17 @@ def a_late_node():
                            ' the time. All ranks of the node are late.'})}
 
 
+def a_late_node_whose_lateness_many_collectives_of_a_step_count():
+    cluster = data_parallel(15, 4, overlap=8, rate=8)
+    cluster.late = lambda rank, t: 0.05 if cluster.node(rank) == 2 else 0
+    comm = cluster.communicators[0].id
+    return cluster, 15, {
+        'NCCLStragglerNode': (JOB | {'comm': comm, 'timing_source': 'kernel', 'hostname': 'gpu-node-2', 'job': 'nccl', 'instance': 'node2:9828'}, {
+            'summary': 'Job 42: node gpu-node-2 makes 12 ranks wait, 5% of the time: waiting costs 0.6 GPUs of 16',
+            'description': f'The other ranks of communicator {comm} have waited for node gpu-node-2 (node2:9828) since {since(5.5)}. This costs them 5% of'
+                           ' the time. All ranks of the node are late.'})}
+
+
 def a_rank_that_never_enters_in_pods():
     cluster = data_parallel(15)
     cluster.job = POD
