@@ -14,7 +14,7 @@ TEST_F(PageTest, EightyEightCommunicatorsFitFourScreensSortedByTrouble) {
   EXPECT_LE(Evaluate("document.documentElement.scrollHeight").get<int>(), 4 * 900);
   EXPECT_EQ(Text("#shown"), "88 communicators");
   EXPECT_THAT(Text(kFirstRow), testing::StartsWith("fsdp: GPU 0-7"));
-  EXPECT_THAT(Text(kFirstRow), testing::HasSubstr("hang: rank 3, in AllGather #325 for 2.5 min"));
+  EXPECT_THAT(Text(kFirstRow), testing::HasSubstr("hang: global rank 3 has not entered AllGather #325, for 2.5 min"));
   EXPECT_EQ(Texts("#communicator-list > details").size(), 80u);
   EXPECT_EQ(Text("#alone-title"), "8 communicators of one rank");
   EXPECT_EQ(Texts("#other-list > details").size(), 5u) << "further findings that need no click";

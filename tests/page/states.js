@@ -87,8 +87,8 @@ const hangOf = (standing, words, next, state = {}) => {
       waiting: allBut(3).map((rank) => foundRank('waits', rank, { operation: 'AllGather #325', since: begun })), waiting_count: 7,
       evidence: [
         { name: 'waiting for', value: '2 min' }, { name: 'operation', value: 'AllGather #325 of fsdp, 1.0 MiB' },
-        { name: 'collectives started', value: '533 by rank 0, 1, 2, 4, 5, 6, 7; 526 by rank 3' },
-        { name: 'behind', value: 'global rank 3 (GPU 3, pid 5829, node-1) by 7 collectives' }, { name: 'last activity of rank 3', value: '23:38:44 UTC, 2 min ago' },
+        { name: 'collectives started', value: '533 by global rank 0, 1, 2, 4, 5, 6, 7; 526 by global rank 3' },
+        { name: 'behind', value: 'global rank 3 (GPU 3, pid 5829, node-1) by 7 collectives' }, { name: 'last activity of global rank 3', value: '23:38:44 UTC, 2 min ago' },
       ],
       next, runbook: 'NCCLHangCulprit',
     }),
@@ -96,6 +96,22 @@ const hangOf = (standing, words, next, state = {}) => {
 };
 const missingCall = () => hangOf('missing_call', 'which has not entered AllGather #325 of fsdp', stackOf);
 const world = (level) => communicatorOf('world', all, { collectives: [collectiveOf('AllGather', all.length, level)] });
+
+// The second node of two: the ranks of tp are 0 to 3, and 4 to 7 in the job. Rank 1 of tp has not called.
+const gridOf = (globalRank) => {
+  const four = [0, 1, 2, 3], waiting = [0, 2, 3];
+  const tp = communicatorOf('tp', four, { local_ranks: four.map((rank) => rankOf(rank, rank, {
+    global_rank: globalRank(rank), ...rank === 1 ? { behind: 7 } : { in_flight_count: 7, in_flight: inFlight(), last_progress: begun },
+  })) });
+  const found = (standing, rank, change) => foundRank(standing, rank, { global_rank: globalRank(rank), ...change });
+  return answerOf({
+    processes: four.map((rank) => processOf(rank, { global_rank: globalRank(rank) })), communicators: [tp],
+    findings: [findingOf('hang_culprit', 'critical', tp, {
+      headline: 'Job 4712 hangs since 23:38:44 UTC: 3 ranks wait.', culprits: [found('missing_call', 1, { behind: 7 })],
+      waiting: waiting.map((rank) => found('waits', rank, { operation: 'AllGather #325', since: begun })), waiting_count: 3, runbook: 'NCCLHangCulprit',
+    })],
+  });
+};
 
 const states = {
   empty: () => answerOf({ processes: [], communicators: [] }),
@@ -128,6 +144,18 @@ const states = {
       })],
     });
   },
+  untimed: () => {
+    const comm = communicatorOf('dp', all, { local_ranks: all.map((rank) => rankOf(rank, rank, { timing_source: 'none', timing_reason: 'allgatherv_enabled', arrivals: null })) });
+    return answerOf({
+      processes: all.map((rank) => processOf(rank)), communicators: [comm],
+      findings: [findingOf('not_judged', 'info', comm, {
+        since: null, headline: 'Late ranks of job 4712 cannot be seen: no GPU times (allgatherv_enabled).', cost: 'not known: waiting cannot be measured without GPU times',
+        evidence: [{ name: 'communicators without GPU times', value: '1 of 1: dp' }], next: 'Set NCCL_ALLGATHERV_ENABLE=0 in the job.', runbook: 'NCCLJobNotJudged',
+      })],
+    });
+  },
+  grid: () => gridOf((gpu) => String(4 + gpu)),
+  gridWithoutGlobalRanks: () => gridOf(() => ''),
   hang: () => {
     const { comm, finding } = missingCall();
     return answerOf({ processes: all.map((rank) => processOf(rank)), communicators: [world(untilBegun), comm], findings: [finding] });

@@ -87,6 +87,11 @@ Finding FindingOf(const std::vector<FoundLateRank>& all) {
       finding.waiting.push_back(FoundRankOf(rank, Standing::kWaits));
     }
   }
+  if (!HaveGlobalRanks(worst.communicator->ranks)) {
+    for (std::vector<FoundRank>* const ranks : {&finding.culprits, &finding.waiting}) {
+      for (FoundRank& rank : *ranks) rank.global_rank.clear();
+    }
+  }
   for (const FoundLateRank& other : all)
     finding.since_realtime_ns = std::min(finding.since_realtime_ns, other.late->since_realtime_ns);
 

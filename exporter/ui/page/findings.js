@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemon's findings: the worst as a headline with all it takes to act, the others below.
 import { byId, fillList, make, setText, sync } from './dom.js';
-import { capital, clock, counted, ranges, roughly, whole } from './format.js';
-import { communicatorKey, communicatorName, culpritNames, culpritText, isAbout, kindWord, severityClass } from './words.js';
+import { capital, clock, counted, roughly, whole } from './format.js';
+import { communicatorKey, communicatorName, culpritNames, culpritText, isAbout, kindWord, ranksText, severityClass } from './words.js';
 import { hashWithOpen, setOpen } from './view.js';
 
 const unfolded = 5;  // findings below the worst that need no click
@@ -16,9 +16,8 @@ const sinceText = (finding, node) => {
 const priceText = (finding, node) => [capital(finding.cost), sinceText(finding, node)].filter(Boolean).join(' · ');
 const namedCulprits = 8;
 const waitingText = (finding) => {
-  const listed = ranges(finding.waiting.map((rank) => rank.rank));
   const more = finding.waiting_count - finding.waiting.length;
-  return `${listed}${more > 0 ? ` and ${more} more` : ''}`;
+  return `${ranksText(finding.waiting, finding.comm_name)}${more > 0 ? ` and ${more} more` : ''}`;
 };
 const culpritsText = (finding) => finding.culprits.slice(0, namedCulprits).map(culpritText).join('; ') +
   (finding.culprits.length > namedCulprits ? ` and ${finding.culprits.length - namedCulprits} more` : '');
@@ -84,7 +83,7 @@ const details = () => {
     fillList(list, [
       ['Culprit', culpritsText(finding)],
       ['Next', finding.next],
-      ['Waiting ranks', finding.waiting_count ? waitingText(finding) : ''],
+      ['Waiting', finding.waiting_count ? waitingText(finding) : ''],
       ...finding.evidence.map(({ name, value }) => [capital(name), value]),
       ['Job', finding.job],
       ['Communicator', comm ? link : finding.comm_name],
