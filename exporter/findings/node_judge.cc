@@ -102,6 +102,8 @@ Judgement NodeJudge::Judge(const collector::NodeSnapshot& node) const {
   const std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
   Judgement judgement{.findings = hangs_.Findings(node),
                       .communicators = communicators.size(),
+                      .across_nodes = static_cast<uint64_t>(
+                          std::ranges::count_if(communicators, SpansNodes)),
                       .compared_operations = history_.ComparedOperations(),
                       .learning_seconds = late_ranks_.LearningSeconds(),
                       .not_remembered = history_.left_out() + hangs_.memory().forgotten() +

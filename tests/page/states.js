@@ -57,7 +57,7 @@ const directories = [
 ];
 const answerOf = (change) => ({
   api: 'v1', exporter: { version: '0.1.0', start: taken - 60 * minutes }, node: 'node-1', taken, links: { metrics: '/metrics', in_flight: '/debug/inflight' }, findings: [],
-  looked_at: { seconds: 300, communicators: change.communicators.length, compared_operations: 1204, learning_seconds: 0 }, directories,
+  looked_at: { seconds: 300, communicators: change.communicators.length, communicators_across_nodes: change.communicators.filter((comm) => comm.nodes > 1).length, compared_operations: 1204, learning_seconds: 0 }, directories,
   segments: { live: change.processes.length, starting: 0, exited: 0, unusable: 0 }, segment_errors: {}, segment_troubles: [], losses: [], uncompared_operations: {},
   history: { step_seconds: 5, steps: 120, bins: 122, first_bin_seconds: 2 ** -20, bins_per_octave: 4, left_out: 0, times }, ...change,
 });
@@ -117,7 +117,7 @@ const states = {
   empty: () => answerOf({ processes: [], communicators: [] }),
   learning: () => answerOf({
     processes: all.map((rank) => processOf(rank)), communicators: [world()],
-    looked_at: { seconds: 125, communicators: 1, compared_operations: 3, learning_seconds: 182 },
+    looked_at: { seconds: 125, communicators: 1, communicators_across_nodes: 0, compared_operations: 3, learning_seconds: 182 },
   }),
   quiet: () => answerOf({
     processes: all.map((rank) => processOf(rank, { losses: [{ kind: 'dropped', reason: 'communicator_drifting', meaning: 'operation not followed: its communicator is permanently untimed', count: 2400 }] })),
@@ -126,6 +126,11 @@ const states = {
     })), ...[[0, 1, 2, 3], [4, 5, 6, 7]].map((gpus) => communicatorOf('tp', gpus)),
       ...all.slice(0, 5).map((gpu) => communicatorOf('dp', [gpu]))],
     losses: [{ kind: 'dropped', reason: 'communicator_drifting', meaning: 'operation not followed: its communicator is permanently untimed', count: 19200 }],
+  }),
+  adapter: () => answerOf({  // of GPU 3
+    processes: [0, 1, 2, 3].map((rank) => processOf(rank)), communicators: [communicatorOf('dp', [0, 1, 2, 3], {
+      ranks: 16, nodes: 4, local_ranks: [0, 1, 2, 3].map((rank) => rankOf(rank, rank, { network: networkOf(rank === 3 ? 0.8 : 0.2) })),
+    })],
   }),
   ended: () => answerOf({ processes: all.map((rank) => processOf(rank, { alive: false, ended: true, communicators: 0 })), communicators: [] }),
   straggler: () => {

@@ -96,6 +96,8 @@ const details = () => {
 
 // Where there is nothing to look at, nothing found would say too much.
 const isIdle = (node) => node.looked_at.communicators === 0;
+// One node sees a part of such a communicator only: nothing found is no clean bill.
+const acrossNodes = (node) => node.looked_at.communicators_across_nodes ?? 0;
 const idleText = (node) => {
   if (!node.processes.length) return 'No process has made a communicator yet.';
   const ended = node.processes.filter((process) => process.ended).length;
@@ -108,7 +110,8 @@ const quietText = (node) => {
   const looked = counted(communicators, 'communicator');
   if (!seconds) return `No hang found on ${looked}. Late ranks are told when there is some history.`;
   return `Nothing found in the last ${roughly(seconds)}: ${looked}, ${whole(operations)} operations compared.` +
-    (learning > 0 ? ` Late ranks can be found in ${roughly(learning)}.` : '');
+    (learning > 0 ? ` Late ranks can be found in ${roughly(learning)}.` : '') +
+    (acrossNodes(node) ? ` Not judged here: bandwidth and network of ${counted(acrossNodes(node), 'communicator')} across nodes. The alerts judge them: see nccl-exporter job.` : '');
 };
 
 const worst = details();
@@ -158,7 +161,9 @@ export const showFindings = (node) => {
 // For lamp and tab: the worst finding in some words.
 export const verdictOf = (node) => {
   const [first] = node.findings;
-  if (!first) return { className: isIdle(node) ? 'idle' : 'good', word: isIdle(node) ? 'nothing to watch' : 'nothing found', title: `${node.node} – nccl-exporter` };
+  const title = `${node.node} – nccl-exporter`;
+  if (!first && isIdle(node)) return { className: 'idle', word: 'nothing to watch', title };
+  if (!first) return acrossNodes(node) ? { className: 'part', word: 'nothing found on this node', title } : { className: 'good', word: 'nothing found', title };
   const who = culpritNames(first), word = kindWord(first.kind);
   return { className: severityClass(first.severity), word, title: `● ${word}${who ? `: ${who}` : ''} – ${node.node}` };
 };
