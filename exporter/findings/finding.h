@@ -29,6 +29,7 @@ enum class FindingKind : uint8_t {
   kSegmentsUnusable,
   kOperationsNotFollowed,
   kNotJudged,
+  kRanksUnmeasured,
   kCount
 };
 inline constexpr CodeTable<FindingKind> kFindingKinds{{
@@ -48,6 +49,8 @@ inline constexpr CodeTable<FindingKind> kFindingKinds{{
     {FindingKind::kOperationsNotFollowed, "operations_not_followed",
      "operations are counted and not followed, by no design"},
     {FindingKind::kNotJudged, "not_judged", "late ranks of a job cannot be seen"},
+    {FindingKind::kRanksUnmeasured, "ranks_unmeasured",
+     "ranks that must be on this node are not seen"},
 }};
 static_assert(IsInOrder(kFindingKinds));
 

@@ -10,6 +10,7 @@
 
 #include "exporter/findings/node_troubles.h"
 #include "exporter/findings/not_judged.h"
+#include "exporter/findings/unmeasured_ranks.h"
 #include "exporter/node/local_communicators.h"
 
 namespace nccl_exporter::exporter {
@@ -133,6 +134,11 @@ Judgement NodeJudge::Judge(const collector::NodeSnapshot& node) const {
   add(UnusableSegments(node));
   add(lost_operations_.Findings());
   add(NotJudged(communicators));
+  std::vector<Finding> unmeasured = UnmeasuredRanks(node, communicators, times_.wait());
+  std::erase_if(unmeasured, [&](const Finding& finding) {
+    return explained.communicators.contains(*finding.communicator);
+  });
+  add(std::move(unmeasured));
   judgement.left_out = TakeTurns(judgement.findings);
   return judgement;
 }
