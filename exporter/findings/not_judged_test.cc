@@ -116,6 +116,8 @@ TEST(NotJudgedTest, TextAndJsonSayThatLateRanksCannotBeSeen) {
 TEST(NotJudgedTest, EachReasonHasACure) {
   for (const CodeRow<TimingReason>& row : kTimingReasons)
     EXPECT_THAT(UntimedCure(row.name), testing::EndsWith(".")) << row.name;
+  EXPECT_EQ(UntimedCure("registration_enabled"),
+            "Set NCCL_LOCAL_REGISTER=0 and NCCL_GRAPH_REGISTER=0 in the job.");
   EXPECT_EQ(UntimedCure("of a later version"), "See docs/kernel-timing.md for this reason.");
 }
 
