@@ -34,6 +34,7 @@
 #include "exporter/commit.h"
 #include "exporter/derived/kept_counters.h"
 #include "exporter/doctor/doctor.h"
+#include "exporter/doctor/unmeasured_watch.h"
 #include "exporter/findings/in_flight_table.h"
 #include "exporter/findings/node_judge.h"
 #include "exporter/findings/node_watch.h"
@@ -380,6 +381,10 @@ int Serve(const Options& options) {
   ScrapePage scrape_page(snapshots, kSeriesLimit, options.metrics, kCommit);
   NodeWatch watch(snapshots, options.findings_time_scale,
                   [&](const Judgement& judgement) { scrape_page.SetFindings(judgement.findings); });
+  // Seldom, since it reads the mappings of all processes.
+  const UnmeasuredWatch unmeasured(
+      "/proc", std::chrono::minutes(1),
+      [&](std::optional<uint64_t> count) { scrape_page.SetUnmeasuredProcesses(count); });
   TracePage trace([&](std::chrono::nanoseconds last) {
     collector::NodeTrace recent = collector.Recent(last, kMostOperationsOfPage);
     recent.node = NodeName();

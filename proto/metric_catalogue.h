@@ -123,6 +123,7 @@ enum class Metric : uint8_t {
   kUserUncomparedCommunicators,
   kArrivalMatching,
   kFindings,
+  kUnmeasuredProcesses,
   kStateErrors,
   kSeriesDropped,
   kScrapeDuration,
@@ -471,6 +472,10 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "kind,severity",
      "Findings that the daemon shows, by kind and severity; 0 if there are none. As of its last "
      "judgement, one every 5 s."},
+    {Metric::kUnmeasuredProcesses, "nccl_exporter_unmeasured_processes", MetricType::kGauge, "",
+     LabelScope::kDaemon, "",
+     "Processes with NCCL and a GPU that have no segment: without the plugin, or before their "
+     "first communicator. Absent where the daemon may not look at all processes of the node."},
     {Metric::kStateErrors, "nccl_exporter_state_errors_total", MetricType::kCounter, "",
      LabelScope::kDaemon, "reason",
      "Reads and writes of the file of --state.dir that failed, by reason; absent without the "

@@ -10,6 +10,7 @@ VARIABLES = [
 ]
 OF = 'cluster=~"$cluster", instance=~"$instance"'
 DAEMON = f'on (job, instance) nccl_exporter_build_info{{{OF}}}'
+SEEN = f'nccl_process_alive{{{OF}}} and on (job, instance) nccl_exporter_unmeasured_processes'
 LOST_OPERATIONS = rate('nccl_process_events_dropped_total', OF)
 
 
@@ -33,7 +34,11 @@ WATCHED = Row('Is every node watched?', [
          'Samples of a scrape over the limit of series that a daemon serves, of the daemon with most. Above the limit detail is lost first. '
          'Normal: below 50 %.',
          f'max(sum by (job, instance) (scrape_samples_scraped{{{OF}}}) / on (job, instance) nccl_exporter_limit{{limit="series", {OF}}})', 'percentunit',
-         steps(watch=0.9, bad=1), width=8),
+         steps(watch=0.9, bad=1)),
+    stat('Processes measured',
+         'Share of the processes with NCCL and a GPU that have a segment, on nodes whose daemon may look at all processes. Normal: 100 %. '
+         'Less: processes without the plugin, or before their first communicator; nccl-exporter doctor lists them.',
+         f'sum({SEEN}) / (sum({SEEN}) + sum(nccl_exporter_unmeasured_processes{{{OF}}}))', 'percentunit', nothing='not known'),
     graph('Segments, by state',
           'Files of processes in the watched directories. Normal: as many live ones as there are processes; ended ones disappear after the '
           'retention time.',

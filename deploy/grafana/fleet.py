@@ -30,11 +30,11 @@ NOW = Row('Is anything wrong now?', in_one_line(
     stat('GPUs lost to waiting now',
          'GPUs that ranks lose because they wait for the last rank of a communicator: of each communicator the time in kernels beyond that of '
          'the rank that waits least, at most one GPU per rank, and all of a rank that hangs. Normal: a few per cent of the GPUs.',
-         lost_now(JOB), nothing='0'),
+         lost_now(JOB), nothing='not known'),
     stat('GPU hours lost to waiting in 24 h',
          'The same, summed over the last 24 hours. Divide by the GPU hours of a day (24 for each GPU) for the share of the fleet. Normal: a '
          'few per cent of them.',
-         f'sum({lost_hours(JOB, "24h")})', nothing='0'),
+         f'sum({lost_hours(JOB, "24h")})', nothing='not known'),
     stat('Nodes not watched',
          'Targets that do not answer now and did within the last hour. Their ranks are not monitored. Normal: 0. More: the dashboard '
          'Exporter.',
@@ -92,6 +92,15 @@ SINCE = Row('Since when?', [
           width=24),
 ])
 
+NOT_JUDGED = f'job:nccl_ranks_untimed:count{{{JOB}}}'
+UNSEEN = Row('What is not known?', [
+    table('Jobs that are not judged',
+          'Jobs in which no rank has GPU times: late ranks, bandwidth and lost GPUs of these are not known. Hangs are detected. Normal: none. '
+          'The runbook of NCCLJobNotJudged says what to set for each reason.',
+          [f'count by ({JOB_LABELS}, timing_reason) (nccl_rank_info{{timing_source=~"none|proxy", {JOB}}} and on ({JOB_LABELS}) {NOT_JUDGED})'],
+          [*JOB_COLUMNS, Column('timing_reason', 'Reason'), Column('A', 'Ranks', 'short')], sort='Ranks', width=12, nothing='All jobs have GPU times'),
+])
+
 # Below the others: its height is that of many nodes.
 WHERE = Row('Which nodes, since when?', [
     timeline('Findings, by node and kind',
@@ -120,4 +129,4 @@ HARDWARE = Row('Is it the hardware?', [
 ])
 
 DASHBOARD = dashboard('nccl-fleet', 'Fleet', 'Which job is slow or stuck, and is it the job or the hardware?', JOB_VARIABLES, alerts(JOB),
-                      [NOW, WHICH, SINCE, HARDWARE, WHERE])
+                      [NOW, WHICH, SINCE, UNSEEN, HARDWARE, WHERE])

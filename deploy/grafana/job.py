@@ -29,8 +29,14 @@ NOW = Row('Is the job well?', in_one_line(
          'Time since an operation started or completed on any rank. Normal: below a step; minutes while the job saves or evaluates.',
          f'time() - max(nccl_operations_last_progress_timestamp_seconds{{{JOB}}})', 's', steps(watch=60, bad=900)),
     stat('Lost to waiting',
-         'Share of the GPUs of the job that its ranks lose because they wait for the last rank of a communicator. Normal: a few per cent.',
-         f'{lost_now(JOB)} / count(process:nccl_busy_seconds:rate{{{JOB}}})', 'percentunit', thresholds=steps(watch=0.03, bad=0.1)),
+         'Share of the GPUs of the job that its ranks lose because they wait for the last rank of a communicator. Normal: a few per cent. Not '
+         'known: no rank has GPU times.',
+         f'{lost_now(JOB)} / count(process:nccl_busy_seconds:rate{{{JOB}}})', 'percentunit', thresholds=steps(watch=0.03, bad=0.1),
+         nothing='not known'),
+    stat('Ranks not judged',
+         'Ranks of a job in which no rank has GPU times: nobody can see which of them are late. Normal: 0. More: the alert NCCLJobNotJudged has '
+         'the reason.',
+         or_zero(f'sum(job:nccl_ranks_untimed:count{{{JOB}}})'), thresholds=steps(watch=1)),
     stat('Alerts',
          'Alerts that fire for the job. Normal: 0. The dashboard Fleet lists them.',
          or_zero(f'count({alerts(JOB)})'), thresholds=steps(watch=1)),
@@ -57,9 +63,12 @@ WHO = Row('Which rank do the others wait for?', [
           'two apart. Normal: a few per cent of the ranks, spread over many.',
           [(f'topk(10, sum by ({RANK_LABELS}) (comm_rank:nccl_waited_for_gpu_seconds:rate{{{JOB}}}) > 0)',
             '{{comm_name}} rank {{rank}} GPU {{gpu}} on {{hostname}}')], 'short', is_stacked=True),
-    table('Late nodes', 'Nodes in which all ranks wait less than the median node, by more than 3 % of the time. Normal: empty.',
-          [f'max by ({COMM_LABELS}, {NODE_LABELS}) (comm_node:nccl_wait_deficit:late{{{JOB}}})'],
-          [*HIDDEN_JOB_COLUMNS, *COMM_COLUMNS, *NODE_COLUMNS, Column('A', 'Others wait', 'percentunit', steps(watch=0.03, bad=0.1))],
+    table('Late nodes', 'Nodes in which all ranks wait less than the median node, by more than 3 % of the time in kernels, which may count '
+          'a wait several times per step. By alert: the share of the step that an alert attributes to it. Normal: empty.',
+          [f'max by ({COMM_LABELS}, {NODE_LABELS}) (comm_node:nccl_wait_deficit:late{{{JOB}}})',
+           f'max by ({COMM_LABELS}, {NODE_LABELS}) (comm_node:nccl_straggler:deficit{{{JOB}}})'],
+          [*HIDDEN_JOB_COLUMNS, *COMM_COLUMNS, *NODE_COLUMNS, Column('A', 'Others wait', 'percentunit', steps(watch=0.03, bad=0.1)),
+           Column('B', 'By alert', 'percentunit', steps(bad=0))],
           sort='Others wait', width=8, height=7, nothing='No node is late'),
     table('Hang: the rank that the others wait for',
           'During a hang: ranks that have not entered the operation that the others wait in, and that wait for no rank themselves. Behind: '

@@ -154,6 +154,9 @@ Judgement JudgementOf(const Json& answer) {
                       .left_out = Count(looked_at, "findings_left_out"),
                       .seconds = Seconds(looked_at, "seconds"),
                       .communicators = Count(looked_at, "communicators"),
+                      .across_nodes = looked_at.contains("communicators_across_nodes")
+                                          ? Count(looked_at, "communicators_across_nodes")
+                                          : 0,  // of a daemon before it
                       .compared_operations = Count(looked_at, "compared_operations"),
                       .learning_seconds = Seconds(looked_at, "learning_seconds"),
                       .not_remembered = Count(looked_at, "not_remembered")};

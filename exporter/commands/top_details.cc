@@ -145,6 +145,7 @@ std::vector<TopLine> HelpLines() {
           {"Columns", kTitleStyle},
           {"OPERATIONS     rate per rank, over 5 s; the mean time includes waiting"},
           {"BUS BANDWIDTH  of the fastest rank, which waits for nobody"},
+          {"GLOBAL         the rank in the job, where it is another number than RANK"},
           {"BEHIND         collectives that another rank of this node started and this not"},
           {"OLDEST, FOR    the oldest operation in flight, and its age"},
           {"LAST TO ENTER  share of the operations of 2 minutes that this rank entered last"},

@@ -6,6 +6,9 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "exporter/commands/text_table.h"
 #include "exporter/commands/top_line.h"
@@ -75,6 +78,11 @@ std::string Trend(const NodeHistory& history, const collector::CommunicatorKey& 
 std::string OldestText(const collector::CommunicatorSnapshot& here) {
   if (!here.completion_is_known) return "not seen";
   return here.in_flight.empty() ? "idle" : OperationText(here);
+}
+
+bool HasOtherGlobalRank(const TopRank& line) {
+  const std::string global = GlobalRankOf(*line.rank);
+  return !global.empty() && global != std::to_string(line.rank->communicator->rank);
 }
 
 std::string_view StyleOf(const Finding& finding) {
@@ -151,28 +159,39 @@ std::vector<TopLine> CollectiveLines(const std::vector<CommunicatorOnNode>& comm
 }
 
 std::vector<TopLine> RankLines(const std::vector<TopRank>& ranks, size_t columns) {
-  TextTable table({{"COMMUNICATOR", true},
-                   {"RANK"},
-                   {"GPU", false, 7},
-                   {"PID", false, 3},
-                   {"STATE", true, 6},
-                   {"STARTED", false, 1},
-                   {"BEHIND", false, 5},
-                   {"IN FLIGHT", false, 2},
-                   {"OLDEST", true, 4},
-                   {"FOR"},
-                   {"LAST TO ENTER"},
-                   {"LATE BY"}});
+  // Findings name global ranks: they are shown where they are other numbers.
+  const bool has_global = std::ranges::any_of(ranks, HasOtherGlobalRank);
+  const auto with_global = [has_global](auto columns, auto global) {
+    if (has_global) columns.insert(columns.begin() + 2, std::move(global));
+    return columns;
+  };
+  TextTable table(with_global(std::vector<TextColumn>{{"COMMUNICATOR", true},
+                                                      {"RANK"},
+                                                      {"GPU", false, 7},
+                                                      {"PID", false, 3},
+                                                      {"STATE", true, 6},
+                                                      {"STARTED", false, 1},
+                                                      {"BEHIND", false, 5},
+                                                      {"IN FLIGHT", false, 2},
+                                                      {"OLDEST", true, 4},
+                                                      {"FOR"},
+                                                      {"LAST TO ENTER"},
+                                                      {"LATE BY"}},
+                              TextColumn{"GLOBAL", false, 8}));
   for (const TopRank& line : ranks) {
     const collector::CommunicatorSnapshot& here = *line.rank->communicator;
-    table.Add({line.communicator, std::to_string(here.rank),
-               here.gpu_index < 0 ? "-" : std::to_string(here.gpu_index),
-               std::to_string(line.rank->process->pid), line.state,
-               std::to_string(here.started_sequence),
-               line.behind == 0 ? "-" : std::to_string(line.behind),
-               here.completion_is_known ? std::to_string(here.in_flight.size()) : "?",
-               OldestText(here), line.age_seconds < 0 ? "-" : DurationText(line.age_seconds),
-               line.LastText(), line.LateText()});
+    const std::string global = GlobalRankOf(*line.rank);
+    table.Add(with_global(
+        std::vector<std::string>{
+            line.communicator, std::to_string(here.rank),
+            here.gpu_index < 0 ? "-" : std::to_string(here.gpu_index),
+            std::to_string(line.rank->process->pid), line.state,
+            std::to_string(here.started_sequence),
+            line.behind == 0 ? "-" : std::to_string(line.behind),
+            here.completion_is_known ? std::to_string(here.in_flight.size()) : "?",
+            OldestText(here), line.age_seconds < 0 ? "-" : DurationText(line.age_seconds),
+            line.LastText(), line.LateText()},
+        global.empty() ? "-" : global));
   }
   std::vector<TopLine> lines;
   for (std::string& text : table.Lines(columns)) lines.push_back({std::move(text)});

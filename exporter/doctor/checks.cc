@@ -200,6 +200,11 @@ std::string MappedFile(const std::string& maps, const std::string& name) {
   return "";
 }
 
+std::string LibraryWithNccl(const std::string& maps) {
+  const std::string library = MappedFile(maps, "libnccl.so");
+  return library.empty() ? MappedFile(maps, "libtorch_cuda.so") : library;
+}
+
 uint64_t InnermostPid(const std::string& status) {
   std::istringstream lines{status};
   for (std::string line; std::getline(lines, line);) {

@@ -98,6 +98,8 @@ int NcclVersionOfLibrary(const std::string& path);
 // The path of the first mapped file with that name; empty if there is none. `maps` is the text of
 // /proc/PID/maps.
 std::string MappedFile(const std::string& maps, const std::string& name);
+// The mapped library that has NCCL: some builds of PyTorch have it inside. Empty if there is none.
+std::string LibraryWithNccl(const std::string& maps);
 
 // The PID in the process's own namespace, which its segment has, by the text of /proc/PID/status;
 // 0 if it is not known.

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "exporter/client/plain_get.h"
+#include "exporter/doctor/gpu_processes.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -112,26 +113,14 @@ Check NoProcess(const DoctorInput& input, const std::string& fault) {
                         : namesakes + ", which has this PID in its own PID namespace"};
 }
 
-// Some builds of PyTorch have NCCL inside.
-std::string LibraryWithNccl(const std::string& maps) {
-  const std::string library = MappedFile(maps, "libnccl.so");
-  return library.empty() ? MappedFile(maps, "libtorch_cuda.so") : library;
-}
-
 // Which processes to look at, where none is given. torchrun and data loaders map NCCL as well, but
 // no device of a GPU.
 void AddProcesses(const DoctorInput& input, std::vector<Check>& checks) {
-  size_t processes = 0;
-  const std::vector<std::string> unseen = PidsWhere(input, [&](const std::string& folder) {
-    std::string ignored;
-    const std::string maps = Content(folder + "/maps", ignored);
-    if (LibraryWithNccl(maps).empty() || MappedFile(maps, "nvidia").empty()) return false;
-    ++processes;
-    return MappedSegment(maps).empty();
-  });
-  if (processes == 0) return;
+  const GpuProcesses found = GpuProcessesIn(input.proc);
+  const std::vector<std::string>& unseen = found.without_segment;
+  if (found.processes == 0) return;
   Check check{.what = "processes with NCCL and a GPU",
-              .detail = fmt::format("{} of {} have no segment", unseen.size(), processes),
+              .detail = fmt::format("{} of {} have no segment", unseen.size(), found.processes),
               .change = {}};
   if (!unseen.empty()) {
     check.verdict = Verdict::kWarn;

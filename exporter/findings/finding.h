@@ -28,6 +28,8 @@ enum class FindingKind : uint8_t {
   kProcessKilled,
   kSegmentsUnusable,
   kOperationsNotFollowed,
+  kNotJudged,
+  kRanksUnmeasured,
   kCount
 };
 inline constexpr CodeTable<FindingKind> kFindingKinds{{
@@ -46,6 +48,9 @@ inline constexpr CodeTable<FindingKind> kFindingKinds{{
      "files or directories of segments cannot be used"},
     {FindingKind::kOperationsNotFollowed, "operations_not_followed",
      "operations are counted and not followed, by no design"},
+    {FindingKind::kNotJudged, "not_judged", "late ranks of a job cannot be seen"},
+    {FindingKind::kRanksUnmeasured, "ranks_unmeasured",
+     "ranks that must be on this node are not seen"},
 }};
 static_assert(IsInOrder(kFindingKinds));
 

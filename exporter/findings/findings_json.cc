@@ -88,6 +88,7 @@ nlohmann::ordered_json FindingsJson(const Judgement& judgement) {
 nlohmann::ordered_json LookedAtJson(const Judgement& judgement) {
   return {{"seconds", RoundedJson(judgement.seconds)},
           {"communicators", judgement.communicators},
+          {"communicators_across_nodes", judgement.across_nodes},
           {"compared_operations", judgement.compared_operations},
           {"learning_seconds", RoundedJson(judgement.learning_seconds)},
           {"findings_left_out", judgement.left_out},

@@ -44,9 +44,10 @@ std::string RanksText(const std::vector<uint64_t>& ranks) {
   return text;
 }
 
-using Row = std::array<std::string, 12>;
-const Row kHead{"rank",      "gpu",       "pid",       "process", "started",   "behind",
-                "completed", "in flight", "oldest is", "for",     "since UTC", "size"};
+using Row = std::array<std::string, 13>;
+constexpr size_t kGlobal = 1, kOperation = 9;  // columns
+const Row kHead{"rank",      "global",    "gpu",       "pid", "process",   "started", "behind",
+                "completed", "in flight", "oldest is", "for", "since UTC", "size"};
 
 bool IsStopped(const collector::ProcessSnapshot& process) {
   return process.is_alive && process.is_stopped.value_or(false);
@@ -67,6 +68,7 @@ Row RowOf(const RankOnNode& rank, const CommunicatorOnNode& all, int64_t now_ns)
   const collector::CommunicatorSnapshot& communicator = *rank.communicator;
   const uint64_t behind = all.max_started - communicator.started_sequence;
   Row row{std::to_string(communicator.rank),
+          GlobalRankOf(rank),
           communicator.gpu_index < 0 ? "-" : std::to_string(communicator.gpu_index),
           std::to_string(rank.process->pid),
           StateOf(*rank.process),
@@ -79,20 +81,26 @@ Row RowOf(const RankOnNode& rank, const CommunicatorOnNode& all, int64_t now_ns)
           SinceText(communicator.last_progress_realtime_ns),
           "-"};
   if (!communicator.completion_is_known) return row;
-  row[6] = std::to_string(communicator.completed_sequence);
-  row[7] = std::to_string(communicator.in_flight.size());
-  row[8] = "idle";
+  row[7] = std::to_string(communicator.completed_sequence);
+  row[8] = std::to_string(communicator.in_flight.size());
+  row[kOperation] = "idle";
   if (communicator.in_flight.empty()) return row;
   const collector::InFlightOperation& oldest = communicator.in_flight.front();
-  row[8] = OperationText(oldest);
-  row[9] = AgeText(oldest.start_realtime_ns, now_ns);
-  row[10] = SinceText(oldest.start_realtime_ns);
-  row[11] = BytesText(oldest.bytes);
+  row[kOperation] = OperationText(oldest);
+  row[10] = AgeText(oldest.start_realtime_ns, now_ns);
+  row[11] = SinceText(oldest.start_realtime_ns);
+  row[12] = BytesText(oldest.bytes);
   return row;
 }
 
-void AddTable(const std::vector<Row>& rows, std::string& out) {
-  constexpr size_t kOperation = 8;  // the column that is text
+// Global ranks are shown where they are other numbers than the ranks.
+bool HasOtherNumbers(const std::vector<RankOnNode>& ranks) {
+  return HaveGlobalRanks(ranks) && std::ranges::any_of(ranks, [](const RankOnNode& rank) {
+           return GlobalRankOf(rank) != std::to_string(rank.communicator->rank);
+         });
+}
+
+void AddTable(const std::vector<Row>& rows, bool has_global, std::string& out) {
   std::array<size_t, kHead.size()> widths{};
   for (const Row& row : rows) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
@@ -100,6 +108,7 @@ void AddTable(const std::vector<Row>& rows, std::string& out) {
   for (const Row& row : rows) {
     std::string line = " ";
     for (size_t i = 0; i < row.size(); ++i) {
+      if (i == kGlobal && !has_global) continue;
       line += i == kOperation ? fmt::format("  {:<{}}", row[i], widths[i])
                               : fmt::format("  {:>{}}", row[i], widths[i]);
     }
@@ -108,16 +117,16 @@ void AddTable(const std::vector<Row>& rows, std::string& out) {
 }
 
 void AddBehind(const CommunicatorOnNode& communicator, std::string& out) {
-  std::vector<uint64_t> behind;
+  std::vector<RankOnNode> behind;
   uint64_t least = communicator.max_started;
   for (const RankOnNode& rank : communicator.ranks)
     least = std::min(least, rank.communicator->started_sequence);
   if (least == communicator.max_started) return;
   for (const RankOnNode& rank : communicator.ranks) {
-    if (rank.communicator->started_sequence == least) behind.push_back(rank.communicator->rank);
+    if (rank.communicator->started_sequence == least) behind.push_back(rank);
   }
-  Line(out, "  furthest behind here, by {}: rank {}", communicator.max_started - least,
-       RanksText(behind));
+  Line(out, "  furthest behind here, by {}: {}", communicator.max_started - least,
+       RanksText(behind, HasOtherNumbers(communicator.ranks), kMostRanksNamed));
 }
 
 // On a node that has all ranks of a communicator, it is known who is missing; else only how many
@@ -125,15 +134,18 @@ void AddBehind(const CommunicatorOnNode& communicator, std::string& out) {
 void AddMissing(const CommunicatorOnNode& communicator, std::string& out) {
   const collector::CommunicatorSnapshot& any = *communicator.ranks.front().communicator;
   std::set<uint64_t> here;
-  std::vector<uint64_t> killed, stopped;
+  std::vector<RankOnNode> killed, stopped;
   for (const RankOnNode& rank : communicator.ranks) {
     here.insert(rank.communicator->rank);
-    if (!rank.process->is_alive) killed.push_back(rank.communicator->rank);
-    if (IsStopped(*rank.process)) stopped.push_back(rank.communicator->rank);
+    if (!rank.process->is_alive) killed.push_back(rank);
+    if (IsStopped(*rank.process)) stopped.push_back(rank);
   }
+  const bool are_global = HasOtherNumbers(communicator.ranks);
   if (!killed.empty())
-    Line(out, "  process has ended without finalizing: rank {}", RanksText(killed));
-  if (!stopped.empty()) Line(out, "  process is stopped: rank {}", RanksText(stopped));
+    Line(out, "  process has ended without finalizing: {}",
+         RanksText(killed, are_global, kMostRanksNamed));
+  if (!stopped.empty())
+    Line(out, "  process is stopped: {}", RanksText(stopped, are_global, kMostRanksNamed));
   if (any.ranks == 0) return Line(out, "  this NCCL does not report the number of ranks");
   if (here.size() >= any.ranks) return;
   const uint64_t missing = any.ranks - here.size();
@@ -162,7 +174,7 @@ void AddCommunicator(const CommunicatorOnNode& communicator, int64_t now_ns, std
   std::vector<Row> rows{kHead};
   for (const RankOnNode& rank : communicator.ranks)
     rows.push_back(RowOf(rank, communicator, now_ns));
-  AddTable(rows, out);
+  AddTable(rows, HasOtherNumbers(communicator.ranks), out);
   AddBehind(communicator, out);
   AddMissing(communicator, out);
 }

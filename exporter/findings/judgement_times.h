@@ -65,6 +65,8 @@ inline double Seconds(JudgementTimes::Ns time) {
 
 // Share of the time that others must wait for a late rank (--straggler-threshold).
 inline constexpr double kLateSecondsPerSecond = 0.03;
+// Share of the time below which waits are jitter (--least-wait).
+inline constexpr double kLeastWaitSecondsPerSecond = 0.01;
 // Three judgements in a row find a rank that is late by so much, and nobody else late: that is
 // strong proof, and no more judgements are waited for. Jitter and imbalance of this size change the
 // rank from judgement to judgement.

@@ -38,7 +38,9 @@ void LateRanks::Record(const collector::NodeSnapshot& node, const NodeHistory& h
   const int64_t passed = (now_ns_ - next_judgement_ns_) / interval + 1;
   next_judgement_ns_ += passed * interval;
   BeginJudgement(static_cast<int>(std::min(passed, kMostJudgements)));
-  const LateJudgement judgement = JudgeLateRanks(RatesOf(node, history, times_));
+  const NodeRates rates = RatesOf(node, history, times_);
+  lost_gpus_ = LostGpusOf(rates);
+  const LateJudgement judgement = JudgeLateRanks(rates);
   for (const collector::CommunicatorKey& key : judgement.uneven) {
     if (CommunicatorMemory* const communicator = Settled(key)) communicator->uneven |= 1;
   }
@@ -146,6 +148,8 @@ void LateRanks::Confirm() {
   };
   for (auto& [key, communicator] : communicators_) {
     if (now_ns_ - communicator.first_seen_ns < times_.learning.count()) continue;
+    const auto of_job = lost_gpus_.find(JobKeyOf(key));
+    const LostGpus lost = of_job == lost_gpus_.end() ? LostGpus() : of_job->second;
     for (auto& [number, rank] : communicator.ranks) {
       const bool is_often = (rank.straggler & 1) != 0 &&
                             std::popcount(rank.straggler & latest) >= hold &&
@@ -168,7 +172,8 @@ void LateRanks::Confirm() {
                     .since_realtime_ns = rank.since_realtime_ns,
                     .late_judgements = std::popcount(shown & of),
                     .judgements = std::popcount(of),
-                    .window = is_by_strong ? times_.strong_window() : times_.window};
+                    .window = is_by_strong ? times_.strong_window() : times_.window,
+                    .lost = lost};
       rank.shown.measures.is_straggler = is_often || is_strong;
       rank.shown.measures.is_last_arriver = is_last_arriver;
     }

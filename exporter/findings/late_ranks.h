@@ -19,6 +19,7 @@
 #include "exporter/findings/judgement_times.h"
 #include "exporter/findings/late/late_candidates.h"
 #include "exporter/findings/late/late_findings.h"
+#include "exporter/findings/late/lost_gpus.h"
 #include "exporter/node/node_history.h"
 
 namespace nccl_exporter::exporter {
@@ -83,6 +84,7 @@ class LateRanks {
   int64_t now_ns_ = 0;
   int64_t next_judgement_ns_ = 0;
   std::map<collector::CommunicatorKey, CommunicatorMemory> communicators_;
+  std::map<JobKey, LostGpus> lost_gpus_;  // of the latest judgement
 };
 
 }  // namespace nccl_exporter::exporter

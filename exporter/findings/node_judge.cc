@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "exporter/findings/node_troubles.h"
+#include "exporter/findings/not_judged.h"
+#include "exporter/findings/unmeasured_ranks.h"
 #include "exporter/node/local_communicators.h"
 
 namespace nccl_exporter::exporter {
@@ -98,8 +100,11 @@ std::set<collector::FileKey> NodeJudge::JustEnded(const collector::NodeSnapshot&
 }
 
 Judgement NodeJudge::Judge(const collector::NodeSnapshot& node) const {
+  const std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
   Judgement judgement{.findings = hangs_.Findings(node),
-                      .communicators = CommunicatorsOnNode(node).size(),
+                      .communicators = communicators.size(),
+                      .across_nodes = static_cast<uint64_t>(
+                          std::ranges::count_if(communicators, SpansNodes)),
                       .compared_operations = history_.ComparedOperations(),
                       .learning_seconds = late_ranks_.LearningSeconds(),
                       .not_remembered = history_.left_out() + hangs_.memory().forgotten() +
@@ -128,6 +133,12 @@ Judgement NodeJudge::Judge(const collector::NodeSnapshot& node) const {
   add(bandwidth_past_.Findings(node));
   add(UnusableSegments(node));
   add(lost_operations_.Findings());
+  add(NotJudged(communicators));
+  std::vector<Finding> unmeasured = UnmeasuredRanks(node, communicators, times_.wait());
+  std::erase_if(unmeasured, [&](const Finding& finding) {
+    return explained.communicators.contains(*finding.communicator);
+  });
+  add(std::move(unmeasured));
   judgement.left_out = TakeTurns(judgement.findings);
   return judgement;
 }

@@ -32,6 +32,7 @@ struct Judgement {
   // What was looked at, so that nothing found means something.
   double seconds = 0;                // of history
   uint64_t communicators = 0;        // in use
+  uint64_t across_nodes = 0;         // of those: bandwidth and network are not judged on one node
   uint64_t compared_operations = 0;  // within `seconds`: NodeHistory::ComparedOperations()
   double learning_seconds = 0;       // until all of them can have late ranks
   // Functions, ranks, losses and bandwidths that found no place in the memory of the judge, summed

@@ -65,17 +65,36 @@ std::string OperationText(const collector::CommunicatorSnapshot& communicator) {
   return OperationText(communicator.in_flight.front());
 }
 
+std::string GlobalRankOf(const RankOnNode& rank) { return GlobalRank(*rank.communicator); }
+
+bool HaveGlobalRanks(const std::vector<RankOnNode>& ranks) {
+  return std::ranges::none_of(
+      ranks, [](const RankOnNode& rank) { return GlobalRank(*rank.communicator).empty(); });
+}
+
+std::string RanksText(const std::vector<RankOnNode>& ranks, bool are_global, size_t most) {
+  std::string text = are_global ? "global rank " : "rank ";
+  for (size_t i = 0; i < std::min(ranks.size(), most); ++i)
+    text += (i == 0 ? "" : ", ") +
+            (are_global ? GlobalRankOf(ranks[i]) : std::to_string(ranks[i].communicator->rank));
+  if (ranks.size() > most) text += fmt::format(" and {} more", ranks.size() - most);
+  return text;
+}
+
 FoundRank FoundRankOf(const RankOnNode& rank, Standing standing) {
   const collector::CommunicatorSnapshot& here = *rank.communicator;
   FoundRank found{.standing = standing,
                   .rank = here.rank,
-                  .global_rank = GlobalRank(here),
+                  .global_rank = GlobalRankOf(rank),
                   .gpu_index = here.gpu_index,
                   .gpu_uuid = Printable(here.gpu_uuid),
                   .pid = rank.process->pid,
                   .host_name = Printable(rank.process->NodeName()),
                   .pod = Printable(rank.process->Identity("POD_NAME")),
                   .operation = OperationText(here)};
+  // Its peer is a rank of the communicator, whatever numbers the other ranks have.
+  if (!found.operation.empty() && here.in_flight.front().peer >= 0)
+    found.operation += " of " + CommunicatorText(here.id, here.name);
   if (!found.operation.empty()) found.since_realtime_ns = here.in_flight.front().start_realtime_ns;
   return found;
 }

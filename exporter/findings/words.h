@@ -4,9 +4,11 @@
 // characters, which a terminal would execute.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
@@ -27,6 +29,14 @@ std::string CommunicatorText(uint64_t id, std::string_view name);
 // "AllGather #325", "Send to rank 4"; of a communicator the oldest one, empty for none in flight.
 std::string OperationText(const collector::InFlightOperation& operation);
 std::string OperationText(const collector::CommunicatorSnapshot& communicator);
+
+// Its rank in the job; empty: not known.
+std::string GlobalRankOf(const RankOnNode& rank);
+// A text numbers ranks by their global ranks if all of them have one, else all by the ranks of
+// their communicator: so that no text has two numberings.
+bool HaveGlobalRanks(const std::vector<RankOnNode>& ranks);
+// "global rank 4, 6", or "rank 0, 2".
+std::string RanksText(const std::vector<RankOnNode>& ranks, bool are_global, size_t most);
 
 // With the oldest operation that is in flight. How far it is behind is left to the caller.
 FoundRank FoundRankOf(const RankOnNode& rank, Standing standing);

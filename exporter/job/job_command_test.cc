@@ -212,6 +212,24 @@ TEST_F(JobCommandTest, WithoutTimesLateRanksAreNotKnown) {
   EXPECT_THAT(Text(), HasSubstr("Late ranks are not known: no time in kernels was measured"));
 }
 
+// Regression: it said that nothing was lost to waiting.
+TEST_F(JobCommandTest, AJobWithoutGpuTimesIsNotJudgedAndSaysHowItWouldBe) {
+  Forget("process:nccl_busy_seconds:rate{");
+  Add("job:nccl_ranks_untimed:count", {}, 8);
+  Add("(nccl_rank_info{timing_source=~\"none|proxy\"", {{"timing_reason", "cpus_low"}});
+  Add("(nccl_rank_info{timing_source=~\"none|proxy\"", {{"timing_reason", "allgatherv_enabled"}});
+  const std::string text = Text();
+  EXPECT_THAT(text, HasSubstr("8 processes on 2 nodes in 1 communicator. Lost to waiting: not "
+                              "known.\n"));
+  EXPECT_THAT(text, HasSubstr("Late ranks cannot be seen: no GPU times (allgatherv_enabled, "
+                              "cpus_low). Give each rank at least two CPUs. Set "
+                              "NCCL_ALLGATHERV_ENABLE=0 in the job.\n"));
+  EXPECT_THAT(text, Not(HasSubstr("0.0 GPUs")));
+  const auto json = nlohmann::json::parse(Text({}, {.is_json = true}));
+  EXPECT_TRUE(json["waiting_gpus"].is_null());
+  EXPECT_EQ(json["untimed_reasons"].size(), 2u);
+}
+
 TEST_F(JobCommandTest, RanksThatAreNotReportedAreNotKnown) {
   Forget("max by (comm) (nccl_communicator_ranks{");
   Add("max by (comm) (nccl_communicator_ranks{", {{"comm", kWorld}}, 12);

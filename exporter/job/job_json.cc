@@ -148,6 +148,7 @@ std::string JobJson(const JobState& state, const Warnings& warnings) {
                  {"judged", state.is_judged},
                  {"rules_age", state.is_judged ? NumberOf(state.rules_age) : Json()},
                  {"timed", state.is_timed},
+                 {"untimed_reasons", TextsOf(state.untimed_reasons)},
                  {"waiting_gpus", NumberOf(state.waiting_gpus)},
                  {"alerts", ListOf(state.alerts)},
                  {"named", ListOf(named.named)},

@@ -107,8 +107,18 @@ class Collection {
          Ask("min(time() - timestamp(" + OfJob("comm:nccl_progress:changes") + "))"))
       state_.rules_age = age.value;
     state_.is_timed = !Ask("count(" + OfJob("process:nccl_busy_seconds:rate") + ")").empty();
+    AddUntimed();
     ForEachCommunicator("max by (comm) (" + Of("nccl_communicator_ranks") + ")",
                         [](auto& communicator, auto& sample) { communicator.size = sample.value; });
+  }
+
+  void AddUntimed() {
+    if (Ask("sum(" + OfJob("job:nccl_ranks_untimed:count") + ")").empty()) return;
+    for (const Sample& sample : Ask(fmt::format(
+             "group by (timing_reason) (nccl_rank_info{{timing_source=~\"none|proxy\",{}}})",
+             state_.job.PodMatchers())))
+      state_.untimed_reasons.push_back(sample.Label("timing_reason"));
+    std::ranges::sort(state_.untimed_reasons);
   }
 
   // Alert series, of ranks on which nothing has moved for some seconds.

@@ -84,6 +84,8 @@ struct JobState {
   bool is_judged = false;  // the rules have series of it
   double rules_age = 0;    // seconds since these were evaluated
   bool is_timed = false;   // and of its time in kernels, now
+  // Why no rank has GPU times, by the names of timing_reason; empty where the rules do not say so.
+  std::vector<std::string> untimed_reasons;
 };
 
 // Nothing if a query fails; then `fault` says why.

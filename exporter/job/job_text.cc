@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "exporter/commands/text_table.h"
+#include "exporter/findings/not_judged.h"
 #include "exporter/findings/words.h"
 #include "exporter/job/named_ranks.h"
 #include "exporter/node/time_text.h"
@@ -111,6 +112,8 @@ class Page {
     text += '.';
     if (state_.waiting_gpus)
       text += fmt::format(" Lost to waiting: {:.1f} GPUs.", *state_.waiting_gpus);
+    else if (!state_.untimed_reasons.empty())
+      text += " Lost to waiting: not known.";
     AddWrapped(text);
   }
 
@@ -222,7 +225,9 @@ class Page {
                       "are not known.",
                       DurationText(state_.rules_age)));
     const auto moves = [](const JobCommunicator& c) { return c.motion() == Motion::kMoves; };
-    if (!state_.is_timed && std::ranges::any_of(state_.communicators, moves))
+    if (!state_.untimed_reasons.empty())
+      AddUntimed();
+    else if (!state_.is_timed && std::ranges::any_of(state_.communicators, moves))
       AddWrapped("Late ranks are not known: no time in kernels was measured in the last minute.");
     const auto lacking = std::ranges::count_if(state_.communicators, &JobCommunicator::LacksRanks);
     if (lacking != 0)
@@ -230,6 +235,18 @@ class Page {
                              CountText(static_cast<uint64_t>(lacking), "communicator"),
                              lacking == 1 ? "has" : "have",
                              state_.job.pod_prefix.empty() ? "" : " or not in these pods"));
+  }
+
+  void AddUntimed() {
+    std::string reasons;
+    std::set<std::string> cures;
+    for (const std::string& reason : state_.untimed_reasons) {
+      reasons += (reasons.empty() ? "" : ", ") + Printable(reason);
+      cures.insert(UntimedCure(reason));
+    }
+    std::string text = "Late ranks cannot be seen: no GPU times (" + reasons + ").";
+    for (const std::string& cure : cures) text += ' ' + cure;
+    AddWrapped(text);
   }
 
   static std::string StateOf(const JobCommunicator& communicator, const JobRank* oldest,

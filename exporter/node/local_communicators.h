@@ -55,6 +55,12 @@ inline void CommunicatorOnNode::Add(const RankOnNode& rank) {
       std::min(oldest_start_ns, rank.communicator->in_flight.front().start_realtime_ns);
 }
 
+// Whether other nodes take part.
+inline bool SpansNodes(const CommunicatorOnNode& communicator) {
+  const collector::CommunicatorSnapshot& here = *communicator.ranks.front().communicator;
+  return here.nodes != 0 ? here.nodes > 1 : communicator.ranks.size() < here.ranks;
+}
+
 // Communicators in use whose identity is known, the one with the oldest operation in flight first.
 // They point into `node`.
 inline std::vector<CommunicatorOnNode> CommunicatorsOnNode(const collector::NodeSnapshot& node) {

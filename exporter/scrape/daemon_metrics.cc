@@ -100,7 +100,9 @@ DaemonMetrics::DaemonMetrics(const std::vector<Limit>& limits, std::string_view 
                            .Add({}, prometheus::Histogram::BucketBoundaries(kScrapeBounds.begin(),
                                                                             kScrapeBounds.end()))),
       series_dropped_(
-          Named(prometheus::BuildCounter(), Metric::kSeriesDropped).Register(registry_)) {
+          Named(prometheus::BuildCounter(), Metric::kSeriesDropped).Register(registry_)),
+      unmeasured_(
+          Named(prometheus::BuildGauge(), Metric::kUnmeasuredProcesses).Register(registry_)) {
   // There from the start, so that the family is never absent.
   for (const CodeRow<SeriesLoss>& row : kSeriesLosses)
     series_dropped_.Add({{"uid", std::string(kOtherUsers)}, {"reason", std::string(row.name)}});
@@ -152,6 +154,17 @@ void DaemonMetrics::SetFindings(const std::vector<Finding>& findings) {
     for (size_t severity = 0; severity < counts[kind].size(); ++severity)
       findings_[kind][severity]->Set(counts[kind][severity]);
   }
+}
+
+void DaemonMetrics::SetUnmeasuredProcesses(std::optional<uint64_t> count) {
+  const std::lock_guard lock(unmeasured_mutex_);
+  if (!count) {
+    if (unmeasured_processes_ != nullptr) unmeasured_.Remove(unmeasured_processes_);
+    unmeasured_processes_ = nullptr;
+    return;
+  }
+  if (unmeasured_processes_ == nullptr) unmeasured_processes_ = &unmeasured_.Add({});
+  unmeasured_processes_->Set(static_cast<double>(*count));
 }
 
 void DaemonMetrics::AddTo(Exposition& exposition) const {

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,9 @@ class DaemonMetrics {
   // Replaces those of the judgement before. A scrape meanwhile may see some kinds of each.
   void SetFindings(const std::vector<Finding>& findings);
 
+  // Absent for nothing.
+  void SetUnmeasuredProcesses(std::optional<uint64_t> count);
+
   // Fills the families of the catalogue that are the daemon's. The exposition's series count since
   // this object was made, unless they tell otherwise.
   void AddTo(Exposition& exposition) const;
@@ -52,6 +56,9 @@ class DaemonMetrics {
   std::mutex drops_mutex_;               // guards what follows
   std::set<uint64_t> users_with_drops_;  // at most collector::kMaxTroubledUsers
   std::array<prometheus::Counter*, kRefusalCount> refusals_{};
+  prometheus::Family<prometheus::Gauge>& unmeasured_;
+  std::mutex unmeasured_mutex_;                        // guards what follows
+  prometheus::Gauge* unmeasured_processes_ = nullptr;  // absent: null
   // All pairs are served, so that a query gets 0 and not nothing.
   ByFinding<prometheus::Gauge*> findings_{};
 };

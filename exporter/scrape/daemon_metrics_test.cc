@@ -84,6 +84,26 @@ TEST(DaemonMetricsTest, CountsScrapesByTheirDuration) {
   EXPECT_EQ(family.scale.ends.back(), 10u);
 }
 
+// 0 would say that all processes are measured.
+TEST(DaemonMetricsTest, UnmeasuredProcessesAreAbsentWhereTheyAreNotKnown) {
+  DaemonMetrics daemon;
+  const auto values = [&] {
+    std::vector<double> values;
+    const Exposition exposition = ExpositionOf(daemon);
+    for (const Series& series :
+         exposition.families[static_cast<size_t>(Metric::kUnmeasuredProcesses)].series)
+      values.push_back(series.value);
+    return values;
+  };
+  EXPECT_THAT(values(), testing::IsEmpty());
+  daemon.SetUnmeasuredProcesses(0);
+  EXPECT_THAT(values(), testing::ElementsAre(0));
+  daemon.SetUnmeasuredProcesses(3);
+  EXPECT_THAT(values(), testing::ElementsAre(3));
+  daemon.SetUnmeasuredProcesses(std::nullopt);
+  EXPECT_THAT(values(), testing::IsEmpty());
+}
+
 TEST(DaemonMetricsTest, AddsDropsUp) {
   DaemonMetrics daemon;
   daemon.CountDrops(DropsOf(1000, SeriesLoss::kFolded, 3));

@@ -34,6 +34,9 @@ class ScrapePage {
   HttpResponse Answer(const HttpRequest& request);
 
   void Count(Refusal refusal) { daemon_.Count(refusal); }
+  void SetUnmeasuredProcesses(std::optional<uint64_t> count) {
+    daemon_.SetUnmeasuredProcesses(count);
+  }
   void SetFindings(const std::vector<Finding>& findings) { daemon_.SetFindings(findings); }
 
  private:

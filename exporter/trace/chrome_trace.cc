@@ -38,8 +38,11 @@ class EventWriter {
   // Opens an event with its phase and place.
   void Begin(char phase, size_t track) {
     if (!out_.empty()) out_ += ",\n";
-    Add(R"({{"ph":"{}","pid":{},"tid":{})", phase, PidOf(timeline_.tracks[track].process), track);
+    Add(R"({{"ph":"{}","pid":{},"tid":{})", phase, PidOf(timeline_.tracks[track].process),
+        TidOf(track));
   }
+  // Perfetto before August 2025 takes threads 0 and 1 for one.
+  static size_t TidOf(size_t track) { return 1 + track; }
   int64_t PidOf(size_t process) const { return first_pid_ + static_cast<int64_t>(process); }
   void AddTime(std::string_view key, int64_t ns) {
     const bool is_negative = ns < 0;
@@ -73,10 +76,10 @@ class EventWriter {
     AddTime("ts", slice.begin_ns - base_ns_);
     AddTime("dur", slice.end_ns - slice.begin_ns);
     AddText("cat", "nccl");
-    AddText("name", SliceName(slice, nodes_));
+    AddText("name", SliceName(slice, nodes_, timeline_.ranks));
     out_ += R"(,"args":{)";
     bool is_first = true;
-    VisitArguments(slice, nodes_, [&](std::string_view name, const auto& value) {
+    VisitArguments(slice, nodes_, timeline_.ranks, [&](std::string_view name, const auto& value) {
       Add(R"({}"{}":)", is_first ? "" : ",", name);
       is_first = false;
       if constexpr (std::is_convertible_v<decltype(value), std::string_view>) {

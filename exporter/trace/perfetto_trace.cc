@@ -154,8 +154,8 @@ class TraceWriter {
     const TimelineSlice& slice = timeline_.slices[number];
     std::string more;
     wire::AppendBytes(kEventCategories, "nccl", more);
-    wire::AppendBytes(kEventName, SliceName(slice, nodes_), more);
-    VisitArguments(slice, nodes_, [&](std::string_view name, const auto& value) {
+    wire::AppendBytes(kEventName, SliceName(slice, nodes_, timeline_.ranks), more);
+    VisitArguments(slice, nodes_, timeline_.ranks, [&](std::string_view name, const auto& value) {
       wire::AppendBytes(kEventAnnotations, Annotation(name, value), more);
     });
     for (const size_t arrow : flows_[number].starts)
@@ -175,8 +175,12 @@ class TraceWriter {
     const TimelineSlice& last = timeline_.slices[of_arrow.from];
     std::string more;
     wire::AppendBytes(kEventCategories, "nccl", more);
-    wire::AppendBytes(kEventName, fmt::format("rank {} enters", CommunicatorOf(last, nodes_).rank),
-                      more);
+    const collector::TracedCommunicator& communicator = CommunicatorOf(last, nodes_);
+    wire::AppendBytes(
+        kEventName,
+        timeline_.ranks.TextOf(ProcessOf(last, nodes_), communicator, communicator.rank) +
+            " enters",
+        more);
     AppendFixed64(kEventTerminatingFlowIds, FlowId(arrow), more);
     AddEvent(of_arrow.at_ns, kInstant, timeline_.slices[of_arrow.to].track, more);
   }

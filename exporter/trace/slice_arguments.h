@@ -52,9 +52,17 @@ inline Function FunctionOf(const TimelineSlice& slice,
                                             : communicator.operations[slice.operation].function;
 }
 
+inline const collector::TracedProcess& ProcessOf(const TimelineSlice& slice,
+                                                 const std::vector<collector::NodeTrace>& nodes) {
+  return nodes[slice.node].processes[slice.process];
+}
+
 inline std::string SliceName(const TimelineSlice& slice,
-                             const std::vector<collector::NodeTrace>& nodes) {
-  if (slice.kind == SliceKind::kWait) return fmt::format("waits for rank {}", *slice.awaited_rank);
+                             const std::vector<collector::NodeTrace>& nodes,
+                             const TraceRanks& ranks) {
+  if (slice.kind == SliceKind::kWait)
+    return "waits for " + ranks.TextOf(ProcessOf(slice, nodes), CommunicatorOf(slice, nodes),
+                                       *slice.awaited_rank);
   if (slice.kind == SliceKind::kStep)
     return NetworkOperationOf(slice, nodes).is_send ? "step sent" : "step received";
   const std::string function(TraitsOf(FunctionOf(slice, nodes)).name);
@@ -63,15 +71,22 @@ inline std::string SliceName(const TimelineSlice& slice,
 }
 
 // Calls `visit` with the name and the value of each argument: a text, a whole number or a double.
+// `rank`, `peer` and `last_rank` are global ranks, and left out where these are not known; those
+// that begin with `comm_` are ranks of the communicator.
 template <typename Visit>
 void VisitArguments(const TimelineSlice& slice, const std::vector<collector::NodeTrace>& nodes,
-                    const Visit& visit) {
+                    const TraceRanks& ranks, const Visit& visit) {
   constexpr double kNsPerUs = 1e3, kBytesPerGb = 1e9;
   const collector::TracedCommunicator& communicator = CommunicatorOf(slice, nodes);
+  const auto visit_rank = [&](std::string_view name, uint64_t rank) {
+    if (const auto global = ranks.GlobalOf(ProcessOf(slice, nodes), communicator, rank))
+      visit(name, *global);
+    visit("comm_" + std::string(name), rank);
+  };
   const auto visit_common = [&](uint64_t sequence, uint64_t bytes) {
     visit("collective", TraitsOf(FunctionOf(slice, nodes)).name);
     visit("comm", fmt::format("{:016x}", communicator.id));
-    visit("rank", communicator.rank);
+    visit_rank("rank", communicator.rank);
     visit("ranks", communicator.ranks);
     visit("sequence", sequence);
     visit("bytes", bytes);
@@ -82,7 +97,7 @@ void VisitArguments(const TimelineSlice& slice, const std::vector<collector::Nod
   if (operation != nullptr) {
     visit_common(operation->sequence, operation->bytes);
     if (operation->peer >= 0 && slice.kind == SliceKind::kChannel)
-      visit("peer", static_cast<uint64_t>(operation->peer));
+      visit_rank("peer", static_cast<uint64_t>(operation->peer));
   }
   if (slice.kind == SliceKind::kChannel) {
     visit("channel", uint64_t{communicator.detail->channels[slice.operation].channel});
@@ -96,7 +111,7 @@ void VisitArguments(const TimelineSlice& slice, const std::vector<collector::Nod
       return step.state_ns[static_cast<size_t>(state)];
     };
     visit("channel", uint64_t{transfers.channel});
-    if (transfers.peer >= 0) visit("peer", static_cast<uint64_t>(transfers.peer));
+    if (transfers.peer >= 0) visit_rank("peer", static_cast<uint64_t>(transfers.peer));
     visit("step_bytes_at_most", transfers.step_bytes);
     // As the metrics have them: a receive that is not posted waits for its own GPU.
     const int64_t not_posted_ns = transfers.is_send ? 0 : state_ns(NetworkState::kPeer);
@@ -107,7 +122,7 @@ void VisitArguments(const TimelineSlice& slice, const std::vector<collector::Nod
   } else if (slice.kind == SliceKind::kInFlight) {
     const collector::TracedInFlight& in_flight = communicator.in_flight[slice.operation];
     visit_common(in_flight.sequence, in_flight.bytes);
-    if (in_flight.peer >= 0) visit("peer", static_cast<uint64_t>(in_flight.peer));
+    if (in_flight.peer >= 0) visit_rank("peer", static_cast<uint64_t>(in_flight.peer));
     visit("parts_done", uint64_t{in_flight.parts_done});
     visit("parts_announced", uint64_t{in_flight.parts_announced});
   } else {
@@ -119,7 +134,7 @@ void VisitArguments(const TimelineSlice& slice, const std::vector<collector::Nod
         visit("bus_bandwidth_gb_per_s", static_cast<double>(*bandwidth) / kBytesPerGb);
     }
   }
-  if (slice.awaited_rank) visit("last_rank", *slice.awaited_rank);
+  if (slice.awaited_rank) visit_rank("last_rank", *slice.awaited_rank);
   if (slice.uncertainty_ns)
     visit("uncertainty_us", static_cast<double>(*slice.uncertainty_ns) / kNsPerUs);
 }

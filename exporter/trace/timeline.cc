@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -27,12 +28,11 @@ class TimelineMaker {
 
   Timeline Make() {
     const std::vector<NodeTrace>& nodes = alignment_.nodes();
-    for (uint32_t n = 0; n < nodes.size(); ++n) {
-      for (uint32_t p = 0; p < nodes[n].processes.size(); ++p) {
-        timeline_.processes.push_back(DisplayNameOf(nodes[n], nodes[n].processes[p]));
-        for (uint32_t c = 0; c < nodes[n].processes[p].communicators.size(); ++c)
-          AddCommunicator(n, p, c);
-      }
+    timeline_.ranks = TraceRanks(nodes);
+    for (const auto& [n, p] : ProcessesInOrder(nodes)) {
+      timeline_.processes.push_back(DisplayNameOf(nodes[n], nodes[n].processes[p]));
+      for (uint32_t c = 0; c < nodes[n].processes[p].communicators.size(); ++c)
+        AddCommunicator(n, p, c);
     }
     AddWaits();
     SetBase();
@@ -40,6 +40,20 @@ class TimelineMaker {
   }
 
  private:
+  // Places of node and process, by job and global rank.
+  static std::vector<std::pair<uint32_t, uint32_t>> ProcessesInOrder(
+      const std::vector<NodeTrace>& nodes) {
+    std::vector<std::pair<uint32_t, uint32_t>> order;
+    for (uint32_t n = 0; n < nodes.size(); ++n) {
+      for (uint32_t p = 0; p < nodes[n].processes.size(); ++p) order.emplace_back(n, p);
+    }
+    std::ranges::stable_sort(order, {}, [&](const auto& place) {
+      const TracedProcess& process = nodes[place.first].processes[place.second];
+      return std::tuple(process.job, process.name_space,
+                        GlobalRankOf(process).value_or(std::numeric_limits<uint64_t>::max()));
+    });
+    return order;
+  }
   const TracedCommunicator& CommunicatorOf(uint32_t n, uint32_t p, uint32_t c) const {
     return alignment_.nodes()[n].processes[p].communicators[c];
   }
@@ -262,12 +276,18 @@ class TimelineMaker {
     }
     for (auto& [lane, of_lane] : parts) {
       const auto& [is_receive, peer, channel] = lane;
-      AddParts(
-          SliceKind::kStep,
-          fmt::format("{} rank {}, channel {} of {}",
-                      is_receive ? "network steps from" : "network steps to", peer, channel, name),
-          std::move(of_lane), OriginOf(n, p, c));
+      AddParts(SliceKind::kStep,
+               fmt::format("{} {}, channel {} of {}",
+                           is_receive ? "network steps from" : "network steps to",
+                           PeerText(n, p, c, peer), channel, name),
+               std::move(of_lane), OriginOf(n, p, c));
     }
+  }
+
+  std::string PeerText(uint32_t n, uint32_t p, uint32_t c, int peer) const {
+    if (peer < 0) return "an unknown rank";
+    return timeline_.ranks.TextOf(alignment_.nodes()[n].processes[p], CommunicatorOf(n, p, c),
+                                  static_cast<uint64_t>(peer));
   }
 
   void AddWaits() {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "exporter/trace/clock_alignment.h"
+#include "exporter/trace/trace_ranks.h"
 
 namespace nccl_exporter::exporter {
 
@@ -60,7 +61,8 @@ struct TimelineTrack {
 struct Timeline {
   int64_t base_ns = 0;  // at most the begin of everything in it, a whole number of microseconds
   int64_t monotonic_base_ns = 0;  // what CLOCK_MONOTONIC of the first node showed then
-  std::vector<std::string> processes;
+  TraceRanks ranks;
+  std::vector<std::string> processes;  // by job and global rank; those without one come last
   std::vector<TimelineTrack> tracks;  // of each process together, in the order of display
   std::vector<TimelineSlice> slices;  // of each track in the order of their begin, outer ones first
   std::vector<TimelineCount> counts;  // of each track in their order

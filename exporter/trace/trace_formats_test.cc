@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Both formats, read by independent readers: a JSON parser with the rules of Chrome's trace events,
 // and protoc's code.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -146,7 +147,7 @@ TEST_F(FormatsTest, ChromeEventsKeepTheRulesOfTheFormat) {
     if (phase == "X") {
       slices[track].emplace_back(ts, event["dur"]);
       EXPECT_TRUE(event["args"].contains("comm")) << event;
-      waits += event["args"].contains("last_rank") ? 1 : 0;
+      waits += event["args"].contains("comm_last_rank") ? 1 : 0;
     } else if (phase == "C") {
       EXPECT_GE(event["args"]["operations"].get<int>(), 0);
       ++counts;
@@ -180,7 +181,7 @@ TEST_F(FormatsTest, EachOperationIsOneSliceWithItsArguments) {
   size_t kernels = 0, calls = 0;
   for (const json& event : file["traceEvents"]) {
     if (event["ph"] != "X") continue;
-    kernels += event["args"].contains("launch_members") && !event["args"].contains("last_rank");
+    kernels += event["args"].contains("launch_members") && !event["args"].contains("comm_last_rank");
     calls += event["name"].get<std::string>().ends_with(" call");
   }
   size_t operations = 0;
@@ -209,6 +210,50 @@ TEST_F(FormatsTest, EachOperationIsOneSliceWithItsArguments) {
   FAIL() << "the first operation is missing";
 }
 
+// Regression: slices named ranks of the communicator, which were those of innocent processes.
+TEST(TraceNumbersTest, SlicesArgumentsAndTracksHaveTheGlobalRanks) {
+  std::vector<collector::NodeTrace> nodes = ExampleNodes();
+  for (collector::NodeTrace& node : nodes) {  // ranks 0 to 3 of the communicator are 11 to 8
+    for (collector::TracedProcess& process : node.processes)
+      process.global_rank = std::to_string(11 - process.communicators[0].rank);
+  }
+  const ClockAlignment alignment(nodes);
+  const Timeline timeline = MakeTimeline(alignment);
+  for (size_t i = 0; i < timeline.processes.size(); ++i)
+    EXPECT_THAT(timeline.processes[i], testing::StartsWith(fmt::format("rank {} (", 8 + i)));
+  const json file = json::parse(ChromeTrace(timeline, nodes));
+  std::map<int, std::string> of_process;
+  size_t waits = 0;
+  bool has_steps = false;
+  for (const json& event : file["traceEvents"]) {
+    if (event["ph"] == "M" && event["name"] == "process_name")
+      of_process[event["pid"]] = event["args"]["name"];
+    if (event.contains("tid")) EXPECT_GE(event["tid"], 1);
+    if (event["ph"] == "M" && event["name"] == "thread_name")
+      has_steps = has_steps || event["args"]["name"].get<std::string>().starts_with(
+                                   "network steps to rank 8, channel 5 of ");
+    if (event["ph"] != "X" || !event["args"].contains("comm_last_rank")) continue;
+    ++waits;
+    const json& arguments = event["args"];
+    EXPECT_EQ(arguments["rank"], 11 - arguments["comm_rank"].get<int>());
+    EXPECT_EQ(arguments["last_rank"], 11 - arguments["comm_last_rank"].get<int>());
+    EXPECT_EQ(event["name"], fmt::format("waits for rank {}", arguments["last_rank"].get<int>()));
+    EXPECT_THAT(of_process[event["pid"]],
+                testing::StartsWith(fmt::format("rank {} (", arguments["rank"].get<int>())));
+  }
+  EXPECT_GT(waits, 50u);
+  EXPECT_TRUE(has_steps);
+  pb::Trace trace;
+  ASSERT_TRUE(trace.ParseFromString(PerfettoTrace(timeline, nodes)));
+  size_t arrivals = 0;
+  for (const pb::TracePacket& packet : trace.packet()) {
+    if (!packet.has_track_event() || !packet.track_event().name().ends_with(" enters")) continue;
+    ++arrivals;
+    EXPECT_THAT(packet.track_event().name(), testing::MatchesRegex("rank (8|9|10|11) enters"));
+  }
+  EXPECT_GT(arrivals, 50u);
+}
+
 TEST_F(FormatsTest, ChannelsAndStepsHaveTracksAndArguments) {
   const json file = json::parse(ChromeTrace(timeline_, nodes_));
   std::map<int, std::string> tracks;
@@ -230,7 +275,7 @@ TEST_F(FormatsTest, ChannelsAndStepsHaveTracksAndArguments) {
   EXPECT_EQ(on("channel 5")[0]["args"]["channel"], 5);
   EXPECT_EQ(on("channel 5")[0]["args"]["sequence"], 100);
   EXPECT_EQ(on("channel 5")[0]["dur"], 15.0);
-  const std::vector<json> sent = on("network steps to rank 3, channel 5");
+  const std::vector<json> sent = on("network steps to communicator rank 3, channel 5");
   ASSERT_EQ(sent.size(), 2u);
   EXPECT_EQ(sent[0]["name"], "step sent");
   EXPECT_EQ(sent[0]["dur"], 6.0);
@@ -239,7 +284,7 @@ TEST_F(FormatsTest, ChannelsAndStepsHaveTracksAndArguments) {
   EXPECT_EQ(sent[0]["args"]["waits_for_peer_us"], 2.0);
   EXPECT_EQ(sent[0]["args"]["waits_for_network_us"], 3.0);
   EXPECT_NEAR(sent[1]["ts"].get<double>(), sent[0]["ts"].get<double>() + 6, 1e-3);
-  const std::vector<json> received = on("network steps from rank 2, channel 0");
+  const std::vector<json> received = on("network steps from communicator rank 2, channel 0");
   ASSERT_EQ(received.size(), 1u);
   EXPECT_EQ(received[0]["args"]["waits_for_gpu_us"], 2.0) << "what is not posted waits for the GPU";
   EXPECT_EQ(received[0]["args"]["waits_for_flush_us"], 2.5);

@@ -55,7 +55,7 @@ std::vector<std::string> LacksOf(const std::string& screen, const std::string& c
   static const std::regex kAge(R"(since \d\d:\d\d:\d\d UTC \(\d+(\.\d+)? (us|ms|s|min|h)\)\.)");
   if (!std::regex_search(about_cost, kAge)) lacks.emplace_back("age");
   static const std::regex kCost(
-      R"(^Cost: \d+(\.\d)? (% of the time|of \d+ (GPUs?|process(es)?) ))");
+      R"(^Cost: (waiting costs (less than )?\d+\.\d GPUs of \d+ |\d+ of \d+ (GPUs?|process(es)?) ))");
   if (!std::regex_search(about_cost, kCost)) lacks.emplace_back("cost");
   return lacks;
 }

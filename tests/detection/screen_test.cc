@@ -23,7 +23,8 @@ TEST(Screen, HasRankAgeAndCostThoughTheSentencesAreWrapped) {
                     kName),
             Lacks());
   EXPECT_EQ(LacksOf(ScreenWith("Job 4711 waits for global rank 1 (GPU 1) since 23:41:06 UTC.\n"
-                               "Cost: 10.6 % of the time of 7 GPUs, since 23:41:06 UTC (4.5 s).\n"),
+                               "Cost: waiting costs 0.7 GPUs of 8 on this node, since\n"
+                               "23:41:06 UTC (4.5 s).\n"),
                     kName),
             Lacks());
 }
@@ -74,7 +75,7 @@ Screen ScreenOf(const FoundCulprits& culprits, const std::string& text) {
 TEST(ScreenVerdict, IsAskedWhereTheDaemonNamesTheRightRank) {
   const std::string good = ScreenWith(
       "Job 4711 waits for global rank 9 (GPU 1).\n"
-      "Cost: 3.0 % of the time of 7 GPUs, since 23:41:06 UTC (4.5 s).\n");
+      "Cost: waiting costs 0.2 GPUs of 8 on this node, since 23:41:06 UTC (4.5 s).\n");
   const FoundCulprits right{{{"c0", "1"}, "global rank 9"}};
   std::vector<Screen> screens{ScreenOf(right, good), ScreenOf(right, "no server running"),
                               ScreenOf({{{"c0", "2"}, "global rank 17"}}, good),

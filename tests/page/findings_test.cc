@@ -20,17 +20,17 @@ struct Expected {
 TEST_F(PageTest, HeadlineLampTabAndRowsFollowTheWorstFinding) {
   for (const Expected& expected :
        std::vector<Expected>{{"hang", "which has not entered AllGather #325 of fsdp.",
-                              "● hang: rank 3 – node-1", "bad", "3has not entered", 7},
-                             {"killed", "whose process has ended.", "● hang: rank 3 – node-1",
+                              "● hang: global rank 3 – node-1", "bad", "3has not entered", 7},
+                             {"killed", "whose process has ended.", "● hang: global rank 3 – node-1",
                               "bad", "3was killed", 7},
                              {"gone", "which is not seen on this node any more.",
-                              "● hang: rank 3 – node-1", "bad", "3is missing", 7},
-                             {"stopped", "whose process is stopped.", "● hang: rank 3 – node-1",
+                              "● hang: global rank 3 – node-1", "bad", "3is missing", 7},
+                             {"stopped", "whose process is stopped.", "● hang: global rank 3 – node-1",
                               "bad", "3is stopped", 7},
-                             {"straggler", "waits for global rank 5", "● late: rank 5 – node-1",
+                             {"straggler", "waits for global rank 5", "● late: global rank 5 – node-1",
                               "warn", "5is late", 7},
                              {"many", "Job 4712 hangs since 23:38:44 UTC",
-                              "● hang: rank 3 – node-1", "bad", "3has not entered", 7}}) {
+                              "● hang: global rank 3 – node-1", "bad", "3has not entered", 7}}) {
     SCOPED_TRACE(expected.state);
     Show(expected.state);
     Click(kFirstRow);
@@ -45,6 +45,29 @@ TEST_F(PageTest, HeadlineLampTabAndRowsFollowTheWorstFinding) {
     for (const json& row : Texts(kWaiting))
       EXPECT_THAT(row.get<std::string>(), testing::HasSubstr("waits"));
   }
+}
+
+// Regression: the lamp was green, though nothing could be found.
+TEST_F(PageTest, AJobThatCannotBeJudgedIsNotGreen) {
+  Show("untimed");
+  EXPECT_EQ(Text("#headline"),
+            "Late ranks of job 4712 cannot be seen: no GPU times (allgatherv_enabled).");
+  EXPECT_EQ(Evaluate("document.getElementById('lamp').className"), "lamp info");
+  EXPECT_EQ(Text("#state"), "not judged");
+  EXPECT_THAT(Texts("#worst dd").dump(),
+              testing::HasSubstr("Set NCCL_ALLGATHERV_ENABLE=0 in the job."));
+}
+
+// Regression: the headline had global ranks, and the lines below it those of the communicator.
+TEST_F(PageTest, ACardHasOneNumberingOfRanks) {
+  Show("grid");
+  EXPECT_THAT(Texts("#worst dd").dump(), testing::HasSubstr("\"global ranks 4, 6, 7\""));
+  EXPECT_THAT(Text(kFirstRow), testing::HasSubstr("hang: global rank 5 has not entered AllGather "
+                                                  "#325, for 2.5 min"));
+  Show("gridWithoutGlobalRanks");
+  EXPECT_THAT(Texts("#worst dd").dump(), testing::HasSubstr("\"ranks 0, 2, 3 of tp\""));
+  EXPECT_THAT(Text(kFirstRow), testing::HasSubstr("hang: rank 1 has not entered AllGather #325, "
+                                                  "for 2.5 min"));
 }
 
 // The sentence has the time of day, and what hangs is busy though nothing ends.
@@ -85,9 +108,12 @@ TEST_F(PageTest, TextOfOthersIsNeverMarkup) {
 TEST_F(PageTest, SaysWhatWasLookedAtWhereNothingIsFound) {
   Show("quiet");
   EXPECT_EQ(Text("#headline"),
-            "Nothing found in the last 5 min: 12 communicators, 1,204 operations compared.");
+            "Nothing found in the last 5 min: 12 communicators, 1,204 operations compared. Not "
+            "judged here: bandwidth and network of 4 communicators across nodes. The alerts judge "
+            "them: see nccl-exporter job.");
   EXPECT_EQ(Evaluate("document.title"), "node-1 – nccl-exporter");
-  EXPECT_EQ(Text("#state"), "nothing found");
+  EXPECT_EQ(Text("#state"), "nothing found on this node");
+  EXPECT_EQ(Evaluate("document.getElementById('lamp').className"), "lamp part");
   EXPECT_EQ(Evaluate("document.getElementById('directories').hidden"), true);
   EXPECT_THAT(Text("#losses"), testing::HasSubstr("19,200not followedcommunicator_drifting"));
   EXPECT_EQ(Texts("tr.warn, tr.culprit, .communicator.bad, .communicator.warn").size(), 0u)
@@ -96,6 +122,8 @@ TEST_F(PageTest, SaysWhatWasLookedAtWhereNothingIsFound) {
   EXPECT_EQ(Text("#headline"),
             "Nothing found in the last 2 min: 1 communicator, 3 operations compared. Late ranks "
             "can be found in 3 min.");
+  EXPECT_EQ(Text("#state"), "nothing found") << "all its ranks are here";
+  EXPECT_EQ(Evaluate("document.getElementById('lamp').className"), "lamp good");
 }
 
 // After the end of a job, amber rows and "no process yet" would be wrong.
@@ -129,9 +157,9 @@ TEST_F(PageTest, AFindingLeadsToItsCommunicatorAndIsCopied) {
       "node-1: Job 4712 hangs since 23:38:44 UTC: 7 ranks wait for global rank 3 (GPU 3, pid "
       "5829, node-1), which has not entered AllGather #325 of fsdp.\nCost: 7 of 8 GPUs of "
       "this node wait\nSince: 2026-11-22 23:38:44 UTC\nWaiting for: 2 min\nOperation: "
-      "AllGather #325 of fsdp, 1.0 MiB\nCollectives started: 533 by rank 0, 1, 2, 4, 5, 6, 7; "
-      "526 by rank 3\nBehind: global rank 3 (GPU 3, pid 5829, node-1) by 7 collectives\nLast "
-      "activity of rank 3: 23:38:44 UTC, 2 min ago\nNext: Look at its stack before the job "
+      "AllGather #325 of fsdp, 1.0 MiB\nCollectives started: 533 by global rank 0, 1, 2, 4, 5, 6, "
+      "7; 526 by global rank 3\nBehind: global rank 3 (GPU 3, pid 5829, node-1) by 7 collectives\nLast "
+      "activity of global rank 3: 23:38:44 UTC, 2 min ago\nNext: Look at its stack before the job "
       "is killed: py-spy dump --pid 5829 or gdb -p 5829 on node-1.\nRunbook: "
       "NCCLHangCulprit");
   // As on a page without TLS, where browsers give no clipboard.

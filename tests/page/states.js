@@ -57,7 +57,7 @@ const directories = [
 ];
 const answerOf = (change) => ({
   api: 'v1', exporter: { version: '0.1.0', start: taken - 60 * minutes }, node: 'node-1', taken, links: { metrics: '/metrics', in_flight: '/debug/inflight' }, findings: [],
-  looked_at: { seconds: 300, communicators: change.communicators.length, compared_operations: 1204, learning_seconds: 0 }, directories,
+  looked_at: { seconds: 300, communicators: change.communicators.length, communicators_across_nodes: change.communicators.filter((comm) => comm.nodes > 1).length, compared_operations: 1204, learning_seconds: 0 }, directories,
   segments: { live: change.processes.length, starting: 0, exited: 0, unusable: 0 }, segment_errors: {}, segment_troubles: [], losses: [], uncompared_operations: {},
   history: { step_seconds: 5, steps: 120, bins: 122, first_bin_seconds: 2 ** -20, bins_per_octave: 4, left_out: 0, times }, ...change,
 });
@@ -87,8 +87,8 @@ const hangOf = (standing, words, next, state = {}) => {
       waiting: allBut(3).map((rank) => foundRank('waits', rank, { operation: 'AllGather #325', since: begun })), waiting_count: 7,
       evidence: [
         { name: 'waiting for', value: '2 min' }, { name: 'operation', value: 'AllGather #325 of fsdp, 1.0 MiB' },
-        { name: 'collectives started', value: '533 by rank 0, 1, 2, 4, 5, 6, 7; 526 by rank 3' },
-        { name: 'behind', value: 'global rank 3 (GPU 3, pid 5829, node-1) by 7 collectives' }, { name: 'last activity of rank 3', value: '23:38:44 UTC, 2 min ago' },
+        { name: 'collectives started', value: '533 by global rank 0, 1, 2, 4, 5, 6, 7; 526 by global rank 3' },
+        { name: 'behind', value: 'global rank 3 (GPU 3, pid 5829, node-1) by 7 collectives' }, { name: 'last activity of global rank 3', value: '23:38:44 UTC, 2 min ago' },
       ],
       next, runbook: 'NCCLHangCulprit',
     }),
@@ -97,11 +97,27 @@ const hangOf = (standing, words, next, state = {}) => {
 const missingCall = () => hangOf('missing_call', 'which has not entered AllGather #325 of fsdp', stackOf);
 const world = (level) => communicatorOf('world', all, { collectives: [collectiveOf('AllGather', all.length, level)] });
 
+// The second node of two: the ranks of tp are 0 to 3, and 4 to 7 in the job. Rank 1 of tp has not called.
+const gridOf = (globalRank) => {
+  const four = [0, 1, 2, 3], waiting = [0, 2, 3];
+  const tp = communicatorOf('tp', four, { local_ranks: four.map((rank) => rankOf(rank, rank, {
+    global_rank: globalRank(rank), ...rank === 1 ? { behind: 7 } : { in_flight_count: 7, in_flight: inFlight(), last_progress: begun },
+  })) });
+  const found = (standing, rank, change) => foundRank(standing, rank, { global_rank: globalRank(rank), ...change });
+  return answerOf({
+    processes: four.map((rank) => processOf(rank, { global_rank: globalRank(rank) })), communicators: [tp],
+    findings: [findingOf('hang_culprit', 'critical', tp, {
+      headline: 'Job 4712 hangs since 23:38:44 UTC: 3 ranks wait.', culprits: [found('missing_call', 1, { behind: 7 })],
+      waiting: waiting.map((rank) => found('waits', rank, { operation: 'AllGather #325', since: begun })), waiting_count: 3, runbook: 'NCCLHangCulprit',
+    })],
+  });
+};
+
 const states = {
   empty: () => answerOf({ processes: [], communicators: [] }),
   learning: () => answerOf({
     processes: all.map((rank) => processOf(rank)), communicators: [world()],
-    looked_at: { seconds: 125, communicators: 1, compared_operations: 3, learning_seconds: 182 },
+    looked_at: { seconds: 125, communicators: 1, communicators_across_nodes: 0, compared_operations: 3, learning_seconds: 182 },
   }),
   quiet: () => answerOf({
     processes: all.map((rank) => processOf(rank, { losses: [{ kind: 'dropped', reason: 'communicator_drifting', meaning: 'operation not followed: its communicator is permanently untimed', count: 2400 }] })),
@@ -110,6 +126,11 @@ const states = {
     })), ...[[0, 1, 2, 3], [4, 5, 6, 7]].map((gpus) => communicatorOf('tp', gpus)),
       ...all.slice(0, 5).map((gpu) => communicatorOf('dp', [gpu]))],
     losses: [{ kind: 'dropped', reason: 'communicator_drifting', meaning: 'operation not followed: its communicator is permanently untimed', count: 19200 }],
+  }),
+  adapter: () => answerOf({  // of GPU 3
+    processes: [0, 1, 2, 3].map((rank) => processOf(rank)), communicators: [communicatorOf('dp', [0, 1, 2, 3], {
+      ranks: 16, nodes: 4, local_ranks: [0, 1, 2, 3].map((rank) => rankOf(rank, rank, { network: networkOf(rank === 3 ? 0.8 : 0.2) })),
+    })],
   }),
   ended: () => answerOf({ processes: all.map((rank) => processOf(rank, { alive: false, ended: true, communicators: 0 })), communicators: [] }),
   straggler: () => {
@@ -122,12 +143,24 @@ const states = {
       processes: all.map((rank) => processOf(rank)), communicators: [world(), dp],
       findings: [findingOf('late_rank', 'warning', dp, {
         headline: 'Job 4712 waits for global rank 5 (GPU 5, pid 5831, node-1) since 23:38:44 UTC: it makes the other ranks of dp wait 10.6 % of the time.',
-        cost: '10.6 % of the time of 7 GPUs', culprits: [foundRank('late', 5)], waiting: allBut(5).map((rank) => foundRank('waits', rank)), waiting_count: 7,
+        cost: 'waiting costs 0.7 GPUs of 8 on this node', culprits: [foundRank('late', 5)], waiting: allBut(5).map((rank) => foundRank('waits', rank)), waiting_count: 7,
         evidence: [{ name: 'last to enter', value: '99 % of 1,200 operations' }, { name: 'late by', value: '11.2 ms on average' }, { name: 'arrivals of the last', value: '2 min' }],
         next: 'Compare clocks, throttling and errors of GPU 5 with its peers, and look for other work on its CPUs.', runbook: 'NCCLStragglerRank',
       })],
     });
   },
+  untimed: () => {
+    const comm = communicatorOf('dp', all, { local_ranks: all.map((rank) => rankOf(rank, rank, { timing_source: 'none', timing_reason: 'allgatherv_enabled', arrivals: null })) });
+    return answerOf({
+      processes: all.map((rank) => processOf(rank)), communicators: [comm],
+      findings: [findingOf('not_judged', 'info', comm, {
+        since: null, headline: 'Late ranks of job 4712 cannot be seen: no GPU times (allgatherv_enabled).', cost: 'not known: waiting cannot be measured without GPU times',
+        evidence: [{ name: 'communicators without GPU times', value: '1 of 1: dp' }], next: 'Set NCCL_ALLGATHERV_ENABLE=0 in the job.', runbook: 'NCCLJobNotJudged',
+      })],
+    });
+  },
+  grid: () => gridOf((gpu) => String(4 + gpu)),
+  gridWithoutGlobalRanks: () => gridOf(() => ''),
   hang: () => {
     const { comm, finding } = missingCall();
     return answerOf({ processes: all.map((rank) => processOf(rank)), communicators: [world(untilBegun), comm], findings: [finding] });

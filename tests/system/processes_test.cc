@@ -89,6 +89,28 @@ TEST_F(Processes, ServesAFindingAsAMetricUntilItsTroubleIsOver) {
       << daemon.Get("/api/v1/findings").body;
 }
 
+// Regression: with NCCL's defaults the page was green, and no late rank could be seen.
+TEST_F(Processes, AJobWithTheDefaultsOfNccl229IsNotJudgedAndSaysWhy) {
+  Daemon daemon(segments_.path());
+  exporter::ChildProcess job(
+      Simulator({"--pace", "real", "--duration", "300", "--rate", "20", "--ranks-per-node", "4",
+                 "--layout", "dp", "--nccl-version", "22907", "--env",
+                 "NCCL_ALLGATHERV_ENABLE=1"}));
+  nlohmann::json found;
+  EXPECT_TRUE(exporter::Eventually(
+      [&] {
+        found = nlohmann::json::parse(daemon.Get("/api/v1/findings").body)["findings"];
+        return found.size() == 1;
+      },
+      kPatienceSeconds))
+      << found;
+  EXPECT_EQ(found[0]["kind"], "not_judged");
+  EXPECT_EQ(found[0]["severity"], "info");
+  EXPECT_EQ(found[0]["next"], "Set NCCL_ALLGATHERV_ENABLE=0 in the job.");
+  job.Signal(SIGINT);
+  job.Wait();
+}
+
 TEST_F(Processes, ShowsWhatAKilledRankWasIn) {
   Daemon daemon(segments_.path());
   const exporter::Finished job =

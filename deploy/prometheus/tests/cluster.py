@@ -76,6 +76,7 @@ class Cluster:
         self.replaced = lambda t: False  # whether a process with the same labels lives instead of each: the counters alone are served
         self.scraped = lambda node, t: True
         self.source = lambda rank: 'kernel'
+        self.reason = 'default'  # of the source
         self.lost = lambda rank: 0  # completions that were not seen
         self.measured = lambda rank: 1  # factor by which the source of durations is wrong
         self.copies = []  # clusters of other users with the same nodes and times, who copy names and processes
@@ -268,7 +269,7 @@ class Cluster:
         return self.labels(communicator, rank) | {
             'hostname': f'gpu-node-{self.node(rank)}', 'gpu_uuid': f'GPU-{rank}', 'pci_bus_id': '', 'pid': str(1000 + rank),
             'local_rank': str(rank % self.ranks_per_node), 'timing_source': self.source(rank),
-            'timing_reason': 'default', 'sampling': 'none' if communicator.duty == 1 else 'windows'}
+            'timing_reason': self.reason, 'sampling': 'none' if communicator.duty == 1 else 'windows'}
 
     def progress(self, communicator, rank, t, count, labels):
         started = round(count['operations']) if communicator.collective else 0

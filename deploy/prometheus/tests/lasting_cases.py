@@ -118,6 +118,12 @@ def losses():
     return cluster, until_over(told, LONG_RATES)
 
 
+def a_job_without_gpu_times():
+    cluster = small(alive=in_trouble)
+    cluster.source = lambda rank: 'none'
+    return cluster, until_over([alert('NCCLJobNotJudged')], RATES)
+
+
 def a_slow_adapter():
     cluster = NetworkJob(4, 1, LAST_MINUTE)
     cluster.wire = lambda rank, t: 4 if rank == 1 and in_trouble(t) else 1

@@ -61,6 +61,43 @@ def segments_that_are_followed_with_a_fault_are_not_told():
     return cluster, NOTHING_EVER
 
 
+def untimed(source='none', minutes=60):
+    cluster = data_parallel(minutes)
+    cluster.source = lambda rank: source
+    cluster.reason = 'allgatherv_enabled'
+    return cluster
+
+
+def a_job_without_gpu_times_is_not_judged():
+    told = [alert('NCCLJobNotJudged')]
+    return untimed(), {1: [], 4: told, 30: told, 60: told}
+
+
+def a_job_with_times_by_proxies_only_is_not_judged():
+    return untimed('proxy', 10), {10: [alert('NCCLJobNotJudged')]}
+
+
+def a_job_in_which_some_rank_has_gpu_times_is_judged():
+    cluster = untimed(minutes=10)
+    cluster.source = lambda rank: 'kernel' if rank % 4 else 'none'
+    return cluster, NOTHING_EVER
+
+
+def a_rank_that_is_alone_needs_no_gpu_times():
+    cluster = Cluster(1, 1, 10)
+    cluster.add('self', [0])
+    cluster.source = lambda rank: 'none'
+    return cluster, NOTHING_EVER
+
+
+def times_of_a_rank_that_is_alone_do_not_judge_its_job():
+    cluster = untimed(minutes=10)
+    cluster.add('self', [0])
+    of_all = cluster.info_labels
+    cluster.info_labels = lambda communicator, rank: of_all(communicator, rank) | ({'timing_source': 'kernel'} if communicator.name == 'self' else {})
+    return cluster, {10: [alert('NCCLJobNotJudged')]}
+
+
 def losses_are_told_when_they_matter():
     cluster = data_parallel(20, 1)
     cluster.losses = {

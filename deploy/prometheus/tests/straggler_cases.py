@@ -54,8 +54,7 @@ def a_rank_that_is_late_half_of_the_time_is_named():
 
 
 def a_late_rank_is_named_by_arrivals_where_nothing_is_timed():
-    cluster = data_parallel(20)
-    cluster.source = lambda rank: 'none'
+    cluster = data_parallel(20, duty=0)
     cluster.late = lambda rank, t: 0.1 if rank == 1 else 0
     return cluster, {20: [rank_alert('NCCLLastArriver', 'dp', 1, 0, 1)]}
 

@@ -42,6 +42,17 @@ def a_late_node():
                            ' the time. All ranks of the node are late.'})}
 
 
+def a_late_node_whose_lateness_many_collectives_of_a_step_count():
+    cluster = data_parallel(15, 4, overlap=8, rate=8)
+    cluster.late = lambda rank, t: 0.05 if cluster.node(rank) == 2 else 0
+    comm = cluster.communicators[0].id
+    return cluster, 15, {
+        'NCCLStragglerNode': (JOB | {'comm': comm, 'timing_source': 'kernel', 'hostname': 'gpu-node-2', 'job': 'nccl', 'instance': 'node2:9828'}, {
+            'summary': 'Job 42: node gpu-node-2 makes 12 ranks wait, 5% of the time: waiting costs 0.6 GPUs of 16',
+            'description': f'The other ranks of communicator {comm} have waited for node gpu-node-2 (node2:9828) since {since(5.5)}. This costs them 5% of'
+                           ' the time. All ranks of the node are late.'})}
+
+
 def a_rank_that_never_enters_in_pods():
     cluster = data_parallel(15)
     cluster.job = POD
@@ -173,6 +184,17 @@ def losses():
             'summary': 'The exporter on node0:9828 cannot use files of user 1001 (bad_magic)',
             'description': 'Processes of user 1001 on node0:9828 may not be monitored, because files or directories of the user cannot be used (bad_magic). The'
                            " daemon's log and segment_troubles of /api/v1/node name the latest file."})}
+
+
+def a_job_without_gpu_times():
+    cluster = data_parallel(10)
+    cluster.source = lambda rank: 'none' if rank else 'proxy'
+    of_all = cluster.info_labels
+    cluster.info_labels = lambda communicator, rank: of_all(communicator, rank) | {'timing_reason': 'cpus_low' if rank == 3 else 'allgatherv_enabled'}
+    return cluster, 10, {'NCCLJobNotJudged': (JOB, {
+        'summary': 'Job 42: late ranks cannot be seen, for lack of GPU times (allgatherv_enabled, cpus_low)',
+        'description': 'None of the 8 ranks of the job has GPU times (allgatherv_enabled, cpus_low). So its late ranks, its bandwidth and what waiting costs are'
+                       ' not known. Hangs are detected. For allgatherv_enabled, set NCCL_ALLGATHERV_ENABLE=0 in the job. The runbook has the other reasons.'})}
 
 
 def a_slow_adapter():

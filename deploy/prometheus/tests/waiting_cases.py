@@ -28,6 +28,26 @@ def each_other_rank_loses_the_lateness_once_and_the_late_rank_is_waited_for():
         WAITED_FOR: [({'global_rank': rank}, gpus) for rank, gpus in waited_for.items()]}
 
 
+def a_late_rank_costs_the_same_by_rules_and_by_the_page():
+    """LostGpusTest of exporter/findings has this job and these numbers: 7 ranks wait for rank 6, 4 of them for its neighbours."""
+    cluster = Cluster(1, 8, MINUTE)
+    for group in range(2):
+        cluster.add(f'tp{group}', [4 * group + i for i in range(4)])
+    for i in range(4):
+        cluster.add(f'dp{i}', [i, i + 4])
+    return late(cluster), MINUTE, of_job(7 * 0.2) | {
+        'sum by (comm_name, global_rank) (comm_rank:nccl_straggler:deficit)': [({'comm_name': 'tp1', 'global_rank': '6'}, 0.2)]}
+
+
+def a_late_node_costs_what_its_ranks_cost_in_a_step():
+    """8 buckets of gradients wait for one lateness of 5 % of the time: kernels count 40 %."""
+    cluster = data_parallel(MINUTE, 4, overlap=8, rate=8)
+    cluster.late = lambda rank, t: 0.05 if cluster.node(rank) == 2 else 0
+    return cluster, MINUTE, of_job(12 * 0.05) | {
+        'sum by (hostname) (comm_node:nccl_straggler:deficit)': [({'hostname': 'gpu-node-2'}, 0.05)],
+        'sum by (hostname) (comm_node:nccl_wait_deficit:late)': [({'hostname': 'gpu-node-2'}, 0.4)]}
+
+
 def a_wait_in_two_communicators_at_once_is_lost_once():
     return late(tensor_and_data_parallel(MINUTE, beside=True)), MINUTE, of_job(15 * 0.2)
 
@@ -51,6 +71,25 @@ def jitter_costs_nothing():
     cluster = tensor_and_data_parallel(MINUTE)
     cluster.late = lambda rank, t: 0.009 * ((rank * 7919 + t * 104729) % 97) / 97
     return cluster, MINUTE, of_job(0)
+
+
+def a_job_without_gpu_times_has_no_number_rather_than_0():
+    cluster = late(data_parallel(MINUTE, 2))
+    cluster.source = lambda rank: 'none'
+    return cluster, MINUTE, {JOB: []}
+
+
+def times_by_proxies_are_no_measure_of_waiting():
+    cluster = late(data_parallel(MINUTE, 2))
+    cluster.source = lambda rank: 'proxy'
+    return cluster, MINUTE, {JOB: []}
+
+
+def gpus_that_wait_in_a_hang_are_known_without_gpu_times():
+    cluster = data_parallel(MINUTE + 6)
+    cluster.source = lambda rank: 'none'
+    cluster.hang(cluster.communicators[0], 60 * MINUTE, [0, 1, 2, 3, 4, 5, 7])
+    return cluster, MINUTE + 5, of_job(7)
 
 
 def stages_of_a_pipeline_do_not_count_as_waiting_for_a_rank():

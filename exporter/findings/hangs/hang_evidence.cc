@@ -18,17 +18,21 @@ void Add(Finding& finding, std::string name, std::string value) {
   finding.evidence.emplace_back(std::move(name), std::move(value));
 }
 
+// What the numbers of ranks before it are of.
+std::string OfText(const GraphCommunicator& communicator, bool are_global) {
+  return are_global ? "" : " of " + NameOf(communicator);
+}
+
 // How far each rank is. NCCL numbers operations by function, so that #325 is no such count.
-void AddCounts(const GraphCommunicator& communicator, Finding& finding) {
-  std::map<uint64_t, std::vector<std::string>, std::greater<>> ranks;
-  for (const GraphRank& rank : communicator.ranks) {
-    const collector::CommunicatorSnapshot& snapshot = *rank.rank.communicator;
-    ranks[snapshot.started_sequence].push_back(std::to_string(snapshot.rank));
-  }
+void AddCounts(const GraphCommunicator& communicator, bool are_global, Finding& finding) {
+  std::map<uint64_t, std::vector<RankOnNode>, std::greater<>> ranks;
+  for (const GraphRank& rank : communicator.ranks)
+    ranks[rank.rank.communicator->started_sequence].push_back(rank.rank);
   std::string text;
   for (const auto& [started, who] : ranks)
-    text += fmt::format("{}{} by rank {}", text.empty() ? "" : "; ", started, ListText(who));
-  Add(finding, "collectives started", text);
+    text += fmt::format("{}{} by {}", text.empty() ? "" : "; ", started,
+                        RanksText(who, are_global, kMostNamed));
+  Add(finding, "collectives started", text + OfText(communicator, are_global));
   for (size_t i = 0; i < std::min(kMostNamed, finding.culprits.size()); ++i) {
     const FoundRank& culprit = finding.culprits[i];
     if (culprit.behind == 0) continue;
@@ -39,7 +43,8 @@ void AddCounts(const GraphCommunicator& communicator, Finding& finding) {
 }
 
 // Of the rank that the headline names, if it is in this communicator; else of the first cause.
-void AddCulprit(const GraphCommunicator& communicator, int64_t now_ns, Finding& finding) {
+void AddCulprit(const GraphCommunicator& communicator, int64_t now_ns, bool are_global,
+                Finding& finding) {
   const auto is_cause = [](const GraphRank& rank) { return rank.is_culprit || rank.is_different; };
   auto culprit = std::ranges::find_if(communicator.ranks, [&](const GraphRank& rank) {
     return is_cause(rank) && !finding.culprits.empty() &&
@@ -50,10 +55,12 @@ void AddCulprit(const GraphCommunicator& communicator, int64_t now_ns, Finding& 
   if (culprit == communicator.ranks.end()) return;
   const collector::CommunicatorSnapshot& snapshot = *culprit->rank.communicator;
   const int64_t last_ns = snapshot.last_progress_realtime_ns;
+  const std::string name =
+      RanksText({culprit->rank}, are_global, 1) + OfText(communicator, are_global);
   if (last_ns != 0)
-    Add(finding, fmt::format("last activity of rank {}", snapshot.rank),
+    Add(finding, "last activity of " + name,
         fmt::format("{}, {} ago", ClockText(last_ns), AgeText(last_ns, now_ns)));
-  if (snapshot.is_closed) Add(finding, "finalized", fmt::format("rank {}", snapshot.rank));
+  if (snapshot.is_closed) Add(finding, "finalized", name);
   if (culprit->seen != nullptr && culprit->seen->ended_realtime_ns != 0)
     Add(finding, "first seen ended", ClockText(culprit->seen->ended_realtime_ns));
 }
@@ -84,7 +91,7 @@ void AddNeverSeen(const GraphCommunicator& communicator, Finding& finding) {
   Add(finding,
       communicator.may_be_cut ? "not seen on this node, where the daemon lacks room"
                               : "never seen on this node",
-      fmt::format("rank {}", fmt::join(ranks, ", ")));
+      fmt::format("rank {} of {}", fmt::join(ranks, ", "), NameOf(communicator)));
 }
 
 }  // namespace
@@ -102,6 +109,14 @@ std::string ListText(const std::vector<std::string>& names, size_t more) {
   more += names.size() - std::min(names.size(), kMostNamed);
   if (more != 0) text += fmt::format(" and {} more", more);
   return text;
+}
+
+bool HasGlobalRanks(const GraphJob& job) {
+  std::vector<RankOnNode> ranks;
+  for (const GraphCommunicator& communicator : job.communicators) {
+    for (const GraphRank& rank : communicator.ranks) ranks.push_back(rank.rank);
+  }
+  return HaveGlobalRanks(ranks);
 }
 
 std::string CostText(const GraphJob& job) {
@@ -123,8 +138,9 @@ void AddEvidence(const GraphJob& job, const GraphCommunicator& communicator,
     Add(finding, "operation",
         fmt::format("{} of {}, {}", OperationText(*oldest.operation), NameOf(communicator),
                     BytesText(oldest.operation->bytes)));
-  AddCounts(communicator, finding);
-  AddCulprit(communicator, taken_realtime_ns, finding);
+  const bool are_global = HasGlobalRanks(job);
+  AddCounts(communicator, are_global, finding);
+  AddCulprit(communicator, taken_realtime_ns, are_global, finding);
   AddBlocked(job, communicator, finding);
   AddNeverSeen(communicator, finding);
 }

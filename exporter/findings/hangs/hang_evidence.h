@@ -14,6 +14,8 @@ namespace nccl_exporter::exporter {
 
 // "fsdp", or "communicator 0a1b2c3d" where the user gave no name.
 std::string NameOf(const GraphCommunicator& communicator);
+// Whether all ranks of the job have global ranks: then these number them all.
+bool HasGlobalRanks(const GraphJob& job);
 // Names in a list; the others are counted.
 inline constexpr size_t kMostNamed = 8;
 // "1, 2, 3 and 4 more", where `more` are not among `names`.

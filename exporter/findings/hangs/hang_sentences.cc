@@ -23,21 +23,6 @@ Standing StandingOf(const GraphRank& rank) {
   return rank.behind > 0 ? Standing::kMissingCall : Standing::kNoPartner;
 }
 
-FoundRank Found(const GraphRank& rank, Standing standing) {
-  FoundRank found = FoundRankOf(rank.rank, standing);
-  found.behind = rank.behind;
-  if (rank.operation != nullptr) {
-    found.operation = OperationText(*rank.operation);
-    found.since_realtime_ns = rank.operation->start_realtime_ns;
-  } else if (standing == Standing::kWaits) {
-    found.since_realtime_ns = rank.since_realtime_ns;
-  } else if (standing == Standing::kKilled && rank.seen != nullptr &&
-             rank.seen->ended_realtime_ns != 0) {
-    found.since_realtime_ns = rank.seen->ended_realtime_ns;
-  }
-  return found;
-}
-
 bool IsVictim(const GraphRank& rank) {
   return rank.Lives() && rank.waits && !rank.is_different && !rank.is_culprit;
 }
@@ -93,7 +78,11 @@ int SuretyOf(Standing standing) {
 
 HangSentences::HangSentences(const GraphJob& job, const GraphCommunicator& communicator,
                              int64_t taken_realtime_ns, Severity severity)
-    : job_(job), here_(communicator), taken_realtime_ns_(taken_realtime_ns), severity_(severity) {
+    : job_(job),
+      here_(communicator),
+      taken_realtime_ns_(taken_realtime_ns),
+      severity_(severity),
+      are_global_(HasGlobalRanks(job)) {
   for (const GraphRank& rank : here_.ranks) {
     if (!IsVictim(rank)) continue;
     ++waiting_;
@@ -102,6 +91,26 @@ HangSentences::HangSentences(const GraphJob& job, const GraphCommunicator& commu
   for (const GraphRank& rank : here_.ranks) {
     if (oldest_ == nullptr && rank.Lives() && rank.waits) oldest_ = &rank;
   }
+}
+
+FoundRank HangSentences::Found(const GraphRank& rank, Standing standing) const {
+  FoundRank found = FoundRankOf(rank.rank, standing);
+  if (!are_global_) found.global_rank.clear();
+  found.behind = rank.behind;
+  if (rank.operation != nullptr) {
+    found.operation = OperationText(*rank.operation);
+    if (rank.operation->peer >= 0) {
+      const collector::CommunicatorSnapshot& of = *rank.rank.communicator;
+      found.operation += " of " + CommunicatorText(of.id, of.name);
+    }
+    found.since_realtime_ns = rank.operation->start_realtime_ns;
+  } else if (standing == Standing::kWaits) {
+    found.since_realtime_ns = rank.since_realtime_ns;
+  } else if (standing == Standing::kKilled && rank.seen != nullptr &&
+             rank.seen->ended_realtime_ns != 0) {
+    found.since_realtime_ns = rank.seen->ended_realtime_ns;
+  }
+  return found;
 }
 
 Finding HangSentences::Culprits() const {

@@ -28,6 +28,7 @@ class HangSentences {
   Finding Elsewhere() const;
 
  private:
+  FoundRank Found(const GraphRank& rank, Standing standing) const;
   Finding Begin(FindingKind kind, std::string runbook) const;
   std::string Opening() const;
   std::string Waiting() const;
@@ -43,6 +44,7 @@ class HangSentences {
   const GraphCommunicator& here_;
   const int64_t taken_realtime_ns_;
   const Severity severity_;
+  const bool are_global_;              // the numbers of ranks
   size_t waiting_ = 0;                 // ranks
   const GraphRank* oldest_ = nullptr;  // of them, the one that has waited longest
 };

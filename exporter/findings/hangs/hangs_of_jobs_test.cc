@@ -112,7 +112,7 @@ TEST_F(MixedHangTest, AMissingSendNamesTheRankThatIsInNothing) {
                                                  "gpu-node-7), which has no send or receive in "
                                                  "flight."));
   EXPECT_EQ(findings[0].culprits[0].standing, Standing::kNoPartner);
-  EXPECT_EQ(findings[0].waiting.at(0).operation, "Recv from rank 3");
+  EXPECT_EQ(findings[0].waiting.at(0).operation, "Recv from rank 3 of pp");
 }
 
 // It may have finished them: the weak sign does not count beside a sure one.
@@ -232,7 +232,7 @@ TEST(HangOfJobsTest, ANumberOfRanksWithoutEndIsNoLoopWithoutEnd) {
   for (size_t rank = 0; rank < 2; ++rank) job.Of(rank, "dp").nodes = 1;
   job.Start({0, 1}, "dp", 150);
   EXPECT_EQ(Evidence(Fresh(job).at(0), "never seen on this node"),
-            "rank 2, 3, 4, 5, 6, 7, 8, 9, more");
+            "rank 2, 3, 4, 5, 6, 7, 8, 9, more of dp");
 }
 
 }  // namespace

@@ -73,12 +73,38 @@ TEST_F(HangTest, ARankThatNeverEntersIsNamedAfterTwoMinutesAndTheOthersWait) {
       finding.evidence,
       ElementsAre(Pair("waiting for", "2 min"),
                   Pair("operation", "AllGather #101 of fsdp, 32.0 MiB"),
-                  Pair("collectives started", "101 by rank 0, 1, 2, 4, 5, 6, 7; 100 by rank 3"),
+                  Pair("collectives started",
+                       "101 by global rank 0, 1, 2, 4, 5, 6, 7; 100 by global rank 3"),
                   Pair("behind", "global rank 3 (GPU 3, pid 1003, gpu-node-7) by 1 collective"),
-                  Pair("last activity of rank 3", "22:05:00 UTC, 10 min ago")));
+                  Pair("last activity of global rank 3", "22:05:00 UTC, 10 min ago")));
   EXPECT_EQ(finding.next,
             "Look at its stack before the job is killed: py-spy dump --pid 1003 or gdb -p 1003 on "
             "gpu-node-7.");
+}
+
+// Regression: the headline had global ranks, and the evidence those of the communicator.
+TEST(HangNumbersTest, AFindingNumbersAllItsRanksByTheirGlobalRanks) {
+  HandMadeNode job(8);
+  job.AddCommunicator("tp", {4, 5, 6, 7});
+  job.Start({4, 6, 7}, "tp", 150);
+  const Finding finding = Fresh(job).at(0);
+  EXPECT_THAT(finding.headline, HasSubstr("3 ranks wait for global rank 5 ("));
+  EXPECT_EQ(Evidence(finding, "collectives started"),
+            "101 by global rank 4, 6, 7; 100 by global rank 5");
+  EXPECT_EQ(Evidence(finding, "last activity of global rank 5"), "22:05:00 UTC, 10 min ago");
+  EXPECT_EQ(finding.waiting.at(0).global_rank, "4");
+}
+
+TEST(HangNumbersTest, AFindingNumbersAllItsRanksByTheCommunicatorWhereOneHasNoGlobalRank) {
+  HandMadeNode job(8);
+  job.AddCommunicator("tp", {4, 5, 6, 7});
+  job.Start({4, 6, 7}, "tp", 150);
+  job.node.processes[6].identity.pop_back();
+  const Finding finding = Fresh(job).at(0);
+  EXPECT_THAT(finding.headline, HasSubstr("3 ranks wait for rank 1 of tp ("));
+  EXPECT_EQ(Evidence(finding, "collectives started"), "101 by rank 0, 2, 3; 100 by rank 1 of tp");
+  EXPECT_EQ(Evidence(finding, "last activity of rank 1 of tp"), "22:05:00 UTC, 10 min ago");
+  EXPECT_EQ(finding.waiting.at(0).global_rank, "");
 }
 
 TEST_F(HangTest, WaitsIsTheWordOfTheWarningFrom30SecondsOn) {
@@ -326,7 +352,7 @@ TEST_F(HangTest, ARankThatWasNeverSeenIsNotBlamed) {
   EXPECT_THAT(findings.at(0).headline,
               HasSubstr("7 ranks wait in AllReduce #101 of dp, and 1 of 8 ranks were never seen on "
                         "this node."));
-  EXPECT_EQ(Evidence(findings[0], "never seen on this node"), "rank 7");
+  EXPECT_EQ(Evidence(findings[0], "never seen on this node"), "rank 7 of dp");
 }
 
 TEST_F(HangTest, RanksThatDieWhenAHungJobIsEndedAreNotNamed) {
@@ -506,7 +532,7 @@ TEST_F(HangTest, AFinalizedRankIsNamedIfTheOthersWaitForIt) {
   job_.Of(3, "fsdp").is_closed = true;
   const std::vector<Finding> findings = Fresh(job_);
   EXPECT_THAT(Culprits(findings), ElementsAre("3"));
-  EXPECT_EQ(Evidence(findings.at(0), "finalized"), "rank 3");
+  EXPECT_EQ(Evidence(findings.at(0), "finalized"), "global rank 3");
 }
 
 // Found with the scenario missing-call-3d-gpus-of-a-process.

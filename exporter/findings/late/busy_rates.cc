@@ -52,11 +52,6 @@ bool HasEachRankOnce(const CommunicatorOnNode& communicator) {
          }) == communicator.ranks.end();
 }
 
-bool SpansNodes(const CommunicatorOnNode& communicator) {
-  const collector::CommunicatorSnapshot& here = *communicator.ranks.front().communicator;
-  return here.nodes != 0 ? here.nodes > 1 : communicator.ranks.size() < here.ranks;
-}
-
 // comm:nccl_p2p_operations:unlike.
 bool IsPipeline(const std::vector<RankRates>& ranks, const std::vector<ProcessRates>& processes) {
   std::vector<double> operations, busy;

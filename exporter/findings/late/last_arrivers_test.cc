@@ -34,7 +34,9 @@ TEST(LastArriversTest, NamesTheLaterOfTwoRanks) {
   ASSERT_THAT(job.Named(), ElementsAre(1));
   const Finding finding = job.Findings().front();
   EXPECT_EQ(finding.runbook, "NCCLLastArriver");
-  EXPECT_EQ(finding.cost, "21.0 % of the time of 1 GPU");
+  EXPECT_EQ(finding.cost, "waiting costs 0.2 GPUs of 2 on this node");
+  EXPECT_THAT(finding.headline, testing::EndsWith("it is the last on this node to enter 97 % of the "
+                                                  "operations of tp."));
   EXPECT_THAT(finding.evidence, Contains(Pair("last to enter", "97 % of 2400 operations")));
   EXPECT_THAT(finding.evidence, Contains(Pair("late by", "10.50 ms on average")));
 }

@@ -24,13 +24,26 @@ std::string NameOf(const FoundLateRank& found) {
   return CommunicatorText(found.communicator->key.id, found.rank->communicator->name);
 }
 
+constexpr double kLeastShown = 0.05;  // GPUs: less is rounded to 0.0
+
 std::string Percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
-// All other ranks of the communicator wait, those on other nodes, too: a collective ends for nobody
-// before the last has entered.
-uint64_t Waiting(const FoundLateRank& found) {
-  const uint64_t ranks = found.rank->communicator->ranks;
-  return (ranks != 0 ? ranks : found.communicator->ranks.size()) - 1;
+// A node does not see who waits on others.
+std::string CostText(const LostGpus& lost) {
+  if (lost.lost <= 0) return "";
+  return fmt::format("waiting costs {} GPUs of {} on this node",
+                     lost.lost < kLeastShown ? "less than 0.1" : fmt::format("{:.1f}", lost.lost),
+                     lost.gpus);
+}
+
+// What the rank does to the others. The value of NCCLStragglerRank, or that of NCCLLastArriver.
+std::string EffectText(const FoundLateRank& found) {
+  const LateMeasures& measures = found.late->measures;
+  if (measures.is_straggler)
+    return fmt::format("it makes the other ranks of {} wait {} of the time", NameOf(found),
+                       Percent(measures.cost));
+  return fmt::format("it is the last on this node to enter {:.0f} % of the operations of {}",
+                     100 * measures.last_share, NameOf(found));
 }
 
 void AddEvidence(const FoundLateRank& found, Finding& finding) {
@@ -44,16 +57,16 @@ void AddEvidence(const FoundLateRank& found, Finding& finding) {
     add("late by", DurationText(measures.mean_lateness_seconds) + " on average");
     add("arrivals of the last", DurationText(2 * Seconds(found.late->window)));
   }
-  if (measures.wait_deficit > 0) {
+  if (measures.is_straggler) {
     add("waits less than the median rank",
-        Percent(measures.wait_deficit) + " of the time in " + NameOf(found));
+        Percent(measures.cost) + " of the time in " + NameOf(found));
     add("times of the last", DurationText(Seconds(found.late->window)));
   }
   add("found late", fmt::format("in {} of the last {} judgements", found.late->late_judgements,
                                 found.late->judgements));
 }
 
-// `all` are of one GPU of a process, the one that costs most first.
+// `all` are of one GPU of a process, the one that it is told by first.
 Finding FindingOf(const std::vector<FoundLateRank>& all) {
   const FoundLateRank& worst = all.front();
   const LateRank& late = *worst.late;
@@ -74,23 +87,26 @@ Finding FindingOf(const std::vector<FoundLateRank>& all) {
       finding.waiting.push_back(FoundRankOf(rank, Standing::kWaits));
     }
   }
+  if (!HaveGlobalRanks(worst.communicator->ranks)) {
+    for (std::vector<FoundRank>* const ranks : {&finding.culprits, &finding.waiting}) {
+      for (FoundRank& rank : *ranks) rank.global_rank.clear();
+    }
+  }
   for (const FoundLateRank& other : all)
     finding.since_realtime_ns = std::min(finding.since_realtime_ns, other.late->since_realtime_ns);
 
   const FoundRank& culprit = finding.culprits.front();
-  const std::string share = Percent(late.measures.cost);
-  finding.headline = fmt::format(
-      "{} waits for {} since {}: it makes the other ranks of {} wait {} "
-      "of the time.",
-      Capital(finding.job), RankText(culprit, NameOf(worst)), ClockText(finding.since_realtime_ns),
-      NameOf(worst), share);
-  finding.cost = fmt::format("{} of the time of {}", share, CountText(Waiting(worst), "GPU"));
+  finding.headline = fmt::format("{} waits for {} since {}: {}.", Capital(finding.job),
+                                 RankText(culprit, NameOf(worst)),
+                                 ClockText(finding.since_realtime_ns), EffectText(worst));
+  finding.cost = CostText(late.lost);
   AddEvidence(worst, finding);
   std::string others;
   for (const FoundLateRank& other : all) {
     if (other.communicator == worst.communicator) continue;
-    others += fmt::format("{}{} ({})", others.empty() ? "" : ", ", NameOf(other),
-                          Percent(other.late->measures.cost));
+    others += fmt::format("{}{}", others.empty() ? "" : ", ", NameOf(other));
+    if (other.late->measures.is_straggler)
+      others += fmt::format(" ({})", Percent(other.late->measures.cost));
   }
   if (!others.empty()) finding.evidence.emplace_back("late as well in", others);
   finding.next = fmt::format(
@@ -129,9 +145,10 @@ std::vector<Finding> LateFindings(const collector::NodeSnapshot& node,
   }
   std::vector<Finding> findings;
   for (auto& [gpu, found] : by_gpu) {
-    std::ranges::stable_sort(
-        found, [](double a, double b) { return a > b; },
-        [](const FoundLateRank& one) { return one.late->measures.cost; });
+    // A share of the time first: lateness of arrivals counts a wait once for each operation.
+    std::ranges::stable_sort(found, std::ranges::greater(), [](const FoundLateRank& one) {
+      return std::pair(one.late->measures.is_straggler, one.late->measures.cost);
+    });
     findings.push_back(FindingOf(found));
   }
   return findings;

@@ -9,6 +9,7 @@
 #include "exporter/findings/finding.h"
 #include "exporter/findings/judgement_times.h"
 #include "exporter/findings/late/late_candidates.h"
+#include "exporter/findings/late/lost_gpus.h"
 
 namespace nccl_exporter::exporter {
 
@@ -21,6 +22,7 @@ struct LateRank {
   int late_judgements = 0;        // of so many of the latest:
   int judgements = 0;
   JudgementTimes::Ns window{};  // of the rates that the measures come from
+  LostGpus lost = {};           // of the whole job on this node, by all waits
 };
 
 // One finding per GPU of a process: of the communicator in which it costs most. Ranks that are not

@@ -45,7 +45,7 @@ TEST(LateRanksTest, NamesTheRankThatTheOthersWaitFor) {
   EXPECT_EQ(finding.culprits.front().standing, Standing::kLate);
   EXPECT_EQ(finding.culprits.front().global_rank, "5");
   EXPECT_EQ(finding.waiting.size(), 7u);
-  EXPECT_EQ(finding.cost, "5.6 % of the time of 7 GPUs");
+  EXPECT_EQ(finding.cost, "waiting costs 0.4 GPUs of 8 on this node");
   EXPECT_THAT(finding.headline,
               testing::MatchesRegex("Job 4720 waits for global rank 5 \\(GPU 5, pid 5005, "
                                     "gpu-node-7\\) since 22:2[0-9]:[0-9][0-9] UTC: it makes the "
@@ -72,7 +72,8 @@ TEST(LateRanksTest, NamesARankThatMakesStepsLongerByATenthWithinAMinute) {
     }
     ASSERT_THAT(job.Named(), ElementsAre(5));
     const Finding finding = job.Findings().front();
-    EXPECT_EQ(finding.cost, "9.1 % of the time of 7 GPUs") << "of the newest quarter of a minute";
+    EXPECT_THAT(finding.headline, HasSubstr("wait 9.1 % of the time."))
+        << "of the newest quarter of a minute";
     EXPECT_THAT(finding.evidence, Contains(Pair("found late", "in 3 of the last 3 judgements")));
   }
 }
@@ -377,7 +378,14 @@ TEST(LateRanksTest, AcrossNodesALatenessCountsOncePerStep) {
       EXPECT_THAT(job.EverNamed(), IsEmpty());
     } else {
       ASSERT_THAT(job.Named(), ElementsAre(2));
-      EXPECT_EQ(job.Findings().front().cost, "5.0 % of the time of 31 GPUs");
+      const Finding finding = job.Findings().front();
+      EXPECT_THAT(finding.headline, HasSubstr("wait 5.0 % of the time."));
+      EXPECT_THAT(finding.evidence,
+                  Contains(Pair("waits less than the median rank", "5.0 % of the time in dp")))
+          << "and not 40 %, which kernels count";
+      EXPECT_THAT(finding.cost, testing::MatchesRegex("waiting costs 0.[34] GPUs of 8 on this "
+                                                      "node"))
+          << "0.35 of the ranks here";
     }
   }
 }

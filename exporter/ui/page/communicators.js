@@ -5,7 +5,7 @@ import { count, counted, perSecond, seconds } from './format.js';
 import { communicatorDetails } from './details.js';
 import { later } from './later.js';
 import { changeView, onView, setOpen, view } from './view.js';
-import { ageOf, communicatorKey, communicatorName, culpritNames, isAbout, jobOf, kindWord, operationName, severityClass, sizeText } from './words.js';
+import { ageOf, communicatorKey, communicatorName, culpritNames, isAbout, jobOf, kindWord, operationName, severityClass, sizeText, standingWord } from './words.js';
 
 // Ages below that come and go with each step of a job: rows would change places all the time.
 const leastAgeSeconds = 10;
@@ -78,7 +78,16 @@ const createRow = ({ key }) => {
   return element;
 };
 
-const troubleWords = (finding) => [kindWord(finding.kind), finding.culprits.length ? culpritNames(finding) : ''].filter(Boolean).join(': ');
+// "hang: global rank 5 has not entered AllReduce #1003, for 51 s": the rank to blame is not in the operation that the others wait in.
+const troubleWords = (finding, oldest) => {
+  const [first] = finding.culprits;
+  const what = oldest && operationName(oldest.operation);
+  const age = oldest ? ` for ${seconds(oldest.age)}` : '';
+  if (!first) return [kindWord(finding.kind), what && `${what}${age}`].filter(Boolean).join(', in ');
+  const state = first.standing === 'missing_call' && what ? `has not entered ${what},${age}`
+    : `${standingWord(first.standing)}${what ? `, others in ${what}${age}` : ''}`;
+  return `${kindWord(finding.kind)}: ${culpritNames(finding)} ${finding.culprits.length > 1 ? `(the first ${state})` : state}`;
+};
 
 const showRow = (node) => (element, item) => {
   const { comm, finding, oldest, key } = item;
@@ -87,7 +96,7 @@ const showRow = (node) => (element, item) => {
   setText(name, item.label);
   setText(job, jobOf(comm));
   setText(size, sizeText(comm));
-  setText(state, [finding ? troubleWords(finding) : '', oldest ? `in ${operationName(oldest.operation)} for ${seconds(oldest.age)}` : ''].filter(Boolean).join(', '));
+  setText(state, finding ? troubleWords(finding, oldest) : oldest ? `in ${operationName(oldest.operation)} for ${seconds(oldest.age)}` : '');
   // Nothing that ends is not yet idle: a hang has much in flight.
   const isIdle = item.rate === 0 && comm.local_ranks.every((rank) => !rank.in_flight_count);
   setText(rate, isIdle ? 'idle' : `${perSecond(count)(item.rate)} per rank`);

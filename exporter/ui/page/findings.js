@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemon's findings: the worst as a headline with all it takes to act, the others below.
 import { byId, fillList, make, setText, sync } from './dom.js';
-import { capital, clock, counted, ranges, roughly, whole } from './format.js';
-import { communicatorKey, communicatorName, culpritNames, culpritText, isAbout, kindWord, severityClass } from './words.js';
+import { capital, clock, counted, roughly, whole } from './format.js';
+import { communicatorKey, communicatorName, culpritNames, culpritText, isAbout, kindWord, ranksText, severityClass } from './words.js';
 import { hashWithOpen, setOpen } from './view.js';
 
 const unfolded = 5;  // findings below the worst that need no click
@@ -16,9 +16,8 @@ const sinceText = (finding, node) => {
 const priceText = (finding, node) => [capital(finding.cost), sinceText(finding, node)].filter(Boolean).join(' · ');
 const namedCulprits = 8;
 const waitingText = (finding) => {
-  const listed = ranges(finding.waiting.map((rank) => rank.rank));
   const more = finding.waiting_count - finding.waiting.length;
-  return `${listed}${more > 0 ? ` and ${more} more` : ''}`;
+  return `${ranksText(finding.waiting, finding.comm_name)}${more > 0 ? ` and ${more} more` : ''}`;
 };
 const culpritsText = (finding) => finding.culprits.slice(0, namedCulprits).map(culpritText).join('; ') +
   (finding.culprits.length > namedCulprits ? ` and ${finding.culprits.length - namedCulprits} more` : '');
@@ -84,7 +83,7 @@ const details = () => {
     fillList(list, [
       ['Culprit', culpritsText(finding)],
       ['Next', finding.next],
-      ['Waiting ranks', finding.waiting_count ? waitingText(finding) : ''],
+      ['Waiting', finding.waiting_count ? waitingText(finding) : ''],
       ...finding.evidence.map(({ name, value }) => [capital(name), value]),
       ['Job', finding.job],
       ['Communicator', comm ? link : finding.comm_name],
@@ -97,6 +96,8 @@ const details = () => {
 
 // Where there is nothing to look at, nothing found would say too much.
 const isIdle = (node) => node.looked_at.communicators === 0;
+// One node sees a part of such a communicator only: nothing found is no clean bill.
+const acrossNodes = (node) => node.looked_at.communicators_across_nodes ?? 0;
 const idleText = (node) => {
   if (!node.processes.length) return 'No process has made a communicator yet.';
   const ended = node.processes.filter((process) => process.ended).length;
@@ -109,7 +110,8 @@ const quietText = (node) => {
   const looked = counted(communicators, 'communicator');
   if (!seconds) return `No hang found on ${looked}. Late ranks are told when there is some history.`;
   return `Nothing found in the last ${roughly(seconds)}: ${looked}, ${whole(operations)} operations compared.` +
-    (learning > 0 ? ` Late ranks can be found in ${roughly(learning)}.` : '');
+    (learning > 0 ? ` Late ranks can be found in ${roughly(learning)}.` : '') +
+    (acrossNodes(node) ? ` Not judged here: bandwidth and network of ${counted(acrossNodes(node), 'communicator')} across nodes. The alerts judge them: see nccl-exporter job.` : '');
 };
 
 const worst = details();
@@ -159,7 +161,9 @@ export const showFindings = (node) => {
 // For lamp and tab: the worst finding in some words.
 export const verdictOf = (node) => {
   const [first] = node.findings;
-  if (!first) return { className: isIdle(node) ? 'idle' : 'good', word: isIdle(node) ? 'nothing to watch' : 'nothing found', title: `${node.node} – nccl-exporter` };
+  const title = `${node.node} – nccl-exporter`;
+  if (!first && isIdle(node)) return { className: 'idle', word: 'nothing to watch', title };
+  if (!first) return acrossNodes(node) ? { className: 'part', word: 'nothing found on this node', title } : { className: 'good', word: 'nothing found', title };
   const who = culpritNames(first), word = kindWord(first.kind);
   return { className: severityClass(first.severity), word, title: `● ${word}${who ? `: ${who}` : ''} – ${node.node}` };
 };

@@ -4,7 +4,7 @@ import { ranges, unknown } from './format.js';
 
 const kinds = {
   hang_culprit: 'hang', hang_other_call: 'hang', hang_nobody_behind: 'hang', hang_elsewhere: 'hang',
-  late_rank: 'late', bandwidth_degraded: 'slow', process_killed: 'killed', segments_unusable: 'unusable files', operations_not_followed: 'not followed',
+  late_rank: 'late', bandwidth_degraded: 'slow', process_killed: 'killed', segments_unusable: 'unusable files', operations_not_followed: 'not followed', not_judged: 'not judged', ranks_unmeasured: 'not measured',
 };
 // A kind of a later version has its own name.
 export const kindWord = (kind) => kinds[kind] ?? kind.replaceAll('_', ' ');
@@ -33,16 +33,24 @@ const placeOf = (rank) => {
   if (rank.pod) parts.push(`pod ${rank.pod}`);
   return parts.join(', ');
 };
+// The daemon gives global ranks to all ranks of a finding, or to none.
 export const culpritText = (rank) => {
   const name = rank.global_rank ? `global rank ${rank.global_rank}` : `rank ${rank.rank}`;
   const place = placeOf(rank);
   return `${name}${place ? ` (${place})` : ''} ${standingWord(rank.standing)}${rank.behind ? `, ${rank.behind} behind` : ''}${rank.operation ? `, in ${rank.operation}` : ''}`;
 };
+// "global ranks 4, 6-8", or "ranks 0, 2 of tp".
+export const ranksText = (list, communicator) => {
+  const areGlobal = list.every((rank) => /^\d+$/.test(rank.global_rank));
+  const numbers = ranges(list.map((rank) => areGlobal ? Number(rank.global_rank) : rank.rank));
+  return `${areGlobal ? 'global ' : ''}rank${list.length === 1 ? '' : 's'} ${numbers}${areGlobal || !communicator ? '' : ` of ${communicator}`}`;
+};
 // For a title of few letters.
 export const culpritNames = (finding) => {
-  const names = finding.culprits.map((rank) => rank.global_rank || String(rank.rank));
-  if (!names.length) return finding.comm_name;
-  return names.length === 1 ? `rank ${names[0]}` : `rank ${names[0]} and ${names.length - 1} more`;
+  const [first] = finding.culprits;
+  if (!first) return finding.comm_name;
+  const name = first.global_rank ? `global rank ${first.global_rank}` : `rank ${first.rank}`;
+  return finding.culprits.length === 1 ? name : `${name} and ${finding.culprits.length - 1} more`;
 };
 
 export const communicatorKey = (comm) => [comm.comm, comm.ranks, comm.uid, comm.nccl_job, comm.namespace].join('/');

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/findings/late/lost_gpus.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "exporter/findings/judgement_times.h"
+#include "proto/collective.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using Waits = std::vector<std::optional<double>>;  // by the order of PeerRates::ranks
+
+// Least wait and median, where ranks differ by more than jitter.
+std::optional<double> LeastOfUneven(const Waits& waits) {
+  std::vector<double> known;
+  for (const std::optional<double>& wait : waits) {
+    if (wait) known.push_back(*wait);
+  }
+  if (known.empty()) return std::nullopt;
+  const double least = std::ranges::min(known);
+  if (least >= Quantile(0.5, std::move(known)) - kLeastWaitSecondsPerSecond) return std::nullopt;
+  return least;
+}
+
+// comm_rank_kind:nccl_wait_seconds:rate: by collective and size across nodes, else all together.
+std::vector<Waits> WaitsOf(const PeerRates& peers) {
+  std::vector<Waits> waits(1);
+  for (const RankRates& rank : peers.ranks) waits.front().push_back(rank.busy);
+  if (!LeastOfUneven(waits.front())) return {};
+  if (!peers.steps) return waits;
+  std::map<std::pair<Function, uint8_t>, Waits> by_kind;
+  for (size_t i = 0; i < peers.ranks.size(); ++i) {
+    for (const TrafficDelta& delta : peers.ranks[i].traffic) {
+      if (TraitsOf(delta.function).is_point_to_point || delta.timed_operations == 0) continue;
+      Waits& of_kind = by_kind[{delta.function, delta.size_class}];
+      of_kind.resize(peers.ranks.size());
+      of_kind[i] = delta.MeanSeconds() * *peers.steps;
+    }
+  }
+  waits.clear();
+  for (auto& [kind, of_kind] : by_kind) waits.push_back(std::move(of_kind));
+  return waits;
+}
+
+// comm_rank:nccl_waiting_gpu_seconds:each; 0 for a rank that has none.
+std::vector<double> LostByRank(const PeerRates& peers) {
+  std::vector<double> lost(peers.ranks.size(), 0);
+  for (const Waits& waits : WaitsOf(peers)) {
+    const std::optional<double> least = LeastOfUneven(waits);
+    if (!least) continue;
+    for (size_t i = 0; i < waits.size(); ++i) {
+      if (waits[i]) lost[i] = std::max(lost[i], *waits[i] - *least);
+    }
+  }
+  return lost;
+}
+
+// What a GPU loses: waits that follow each other add up, those beside the computation are one.
+struct GpuLoss {
+  double in_line = 0;
+  double beside = 0;
+};
+
+}  // namespace
+
+std::map<JobKey, LostGpus> LostGpusOf(const NodeRates& rates) {
+  std::map<collector::CommunicatorKey, size_t> sources;
+  for (const PeerRates& peers : rates.peers) ++sources[peers.key];
+  std::vector<GpuLoss> losses(rates.processes.size());
+  std::map<JobKey, std::set<size_t>> gpus;
+  for (const PeerRates& peers : rates.peers) {
+    for (const RankRates& rank : peers.ranks) {
+      if (rates.processes[rank.process].busy > 0) gpus[JobKeyOf(peers.key)].insert(rank.process);
+    }
+    // Times of several sources are not compared.
+    if (sources[peers.key] > 1 || (peers.is_pipeline && !peers.steps)) continue;
+    const std::vector<double> lost = LostByRank(peers);
+    for (size_t i = 0; i < lost.size(); ++i) {
+      GpuLoss& loss = losses[peers.ranks[i].process];
+      if (peers.steps) {
+        loss.beside = std::max(loss.beside, lost[i]);
+      } else {
+        loss.in_line += lost[i];
+      }
+    }
+  }
+  std::map<JobKey, LostGpus> jobs;
+  for (const auto& [job, of_job] : gpus) {
+    LostGpus& sum = jobs[job];
+    sum.gpus = of_job.size();
+    for (const size_t gpu : of_job)
+      sum.lost += std::min(losses[gpu].in_line + losses[gpu].beside, 1.0);
+  }
+  return jobs;
+}
+
+}  // namespace nccl_exporter::exporter

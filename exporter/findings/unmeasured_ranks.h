@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that must be on this node and are not seen: without the plugin, or ended. A pure function,
+// for any thread.
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+#include "exporter/findings/finding.h"
+#include "exporter/node/local_communicators.h"
+
+namespace nccl_exporter::exporter {
+
+// One per job, about the communicator that lacks most: of those that have all ranks on this node,
+// and whose ranks have been there for `settled`. Not of a user for whom the daemon or the plugin
+// had no room: those ranks are not missing.
+std::vector<Finding> UnmeasuredRanks(const collector::NodeSnapshot& node,
+                                     const std::vector<CommunicatorOnNode>& communicators,
+                                     std::chrono::nanoseconds settled);
+
+}  // namespace nccl_exporter::exporter

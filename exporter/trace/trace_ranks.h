@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// TraceRanks, the global ranks of a trace, by which its processes are named: whatever names a rank
+// of a communicator asks for its global rank here. Immutable, for any thread.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/trace/node_trace.h"
+#include "exporter/trace/collective_key.h"
+
+namespace nccl_exporter::exporter {
+
+// Nothing if it is not known, or no number.
+inline std::optional<uint64_t> GlobalRankOf(const collector::TracedProcess& process) {
+  const std::string& text = process.global_rank;
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size())
+    return std::nullopt;
+  return number;
+}
+
+class TraceRanks {
+ public:
+  TraceRanks() = default;
+  explicit TraceRanks(const std::vector<collector::NodeTrace>& nodes) {
+    for (const collector::NodeTrace& node : nodes) {
+      for (const collector::TracedProcess& process : node.processes) {
+        const std::optional<uint64_t> global_rank = GlobalRankOf(process);
+        if (!global_rank) continue;
+        for (const collector::TracedCommunicator& communicator : process.communicators) {
+          if (communicator.has_identity)
+            ranks_[NameOf(process, communicator)][communicator.rank] = *global_rank;
+        }
+      }
+    }
+  }
+
+  // Of a rank of the communicator, which may be on another node. Nothing if the trace has no
+  // process of it, or no global rank of that.
+  std::optional<uint64_t> GlobalOf(const collector::TracedProcess& process,
+                                   const collector::TracedCommunicator& communicator,
+                                   uint64_t rank) const {
+    const auto ranks = ranks_.find(NameOf(process, communicator));
+    if (ranks == ranks_.end()) return std::nullopt;
+    const auto found = ranks->second.find(rank);
+    if (found == ranks->second.end()) return std::nullopt;
+    return found->second;
+  }
+
+  // "rank 11", as its process is named; else "communicator rank 3".
+  std::string TextOf(const collector::TracedProcess& process,
+                     const collector::TracedCommunicator& communicator, uint64_t rank) const {
+    const std::optional<uint64_t> global = GlobalOf(process, communicator, rank);
+    return global ? fmt::format("rank {}", *global) : fmt::format("communicator rank {}", rank);
+  }
+
+ private:
+  std::map<CommunicatorName, std::map<uint64_t, uint64_t>> ranks_;
+};
+
+}  // namespace nccl_exporter::exporter
