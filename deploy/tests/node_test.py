@@ -153,6 +153,26 @@ class Node(unittest.TestCase):
         self.assertNotRegex(unit, '(?m)^(ProtectProc=(?!default)|PrivatePIDs=yes)', 'the state of other users\' processes')
         self.assertNotRegex(unit, '(?m)^RemoveIPC=yes', 'it removes the empty directory in /dev/shm when the daemon stops')
 
+    def test_the_segments_have_a_file_system_of_their_own(self):
+        """Regression: any user could fill /run, on which systemd, containerd and sshd keep their state."""
+        unit = (DEPLOY / 'systemd/run-nccl-exporter.mount').read_text()
+        self.assertRegex(unit, '(?m)^Where=/run/nccl-exporter$')
+        [options] = re.findall('(?m)^Options=(.*)$', unit)
+        self.assertLessEqual({'mode=1777', 'size=5%', 'nr_inodes=64k', 'nosuid', 'nodev', 'noexec'}, set(options.split(',')))
+        self.assertRegex(unit, '(?m)^ConditionDirectoryNotEmpty=!/run/nccl-exporter$', 'a mount would hide the segments of running jobs')
+        self.assertRegex((DEPLOY / 'systemd/nccl-exporter.service').read_text(), '(?m)^RequiresMountsFor=/run/nccl-exporter$')
+
+    @unittest.skipUnless(os.getuid() == 0 and shutil.which('unshare'), 'needs the right to mount')
+    def test_a_full_file_system_of_segments_leaves_run_alone(self):
+        [options] = re.findall('(?m)^Options=(.*)$', (DEPLOY / 'systemd/run-nccl-exporter.mount').read_text())
+        done = run('unshare', '--mount', 'sh', '-c', """
+            mount -t tmpfs -o mode=755,size=64m tmpfs "$1" && mkdir "$1/nccl-exporter" && mount -t tmpfs -o "$2,size=1m" tmpfs "$1/nccl-exporter" || exit 77
+            ! dd if=/dev/zero of="$1/nccl-exporter/fill" bs=1M count=70 2>/dev/null || exit 1
+            dd if=/dev/zero of="$1/state" bs=1M count=32 2>/dev/null""", 'sh', self.folder, options)
+        if done.returncode == 77:
+            self.skipTest('no right to mount: ' + done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_the_unit_has_a_daemon_that_hangs_restarted(self):
         """The daemon tells systemd that it lives, if systemd asks; //exporter:main_test plays it."""
         unit = (DEPLOY / 'systemd/nccl-exporter.service').read_text()
@@ -184,7 +204,9 @@ class Node(unittest.TestCase):
     def test_systemd_takes_the_unit_and_finds_it_protected(self):
         unit = self.folder / 'nccl-exporter.service'
         unit.write_text((DEPLOY / 'systemd/nccl-exporter.service').read_text().replace('/usr/bin/nccl-exporter', '/bin/true'))
-        verified = run('systemd-analyze', 'verify', unit)
+        mount = self.folder / r'run-nccl\x2dexporter.mount'
+        mount.write_text((DEPLOY / 'systemd/run-nccl-exporter.mount').read_text())
+        verified = run('systemd-analyze', 'verify', unit, mount)
         if 'Failed to initialize manager' in verified.stderr:
             self.skipTest('systemd-analyze does not run here: ' + verified.stderr.strip())
         self.assertEqual((verified.returncode, verified.stderr), (0, ''))

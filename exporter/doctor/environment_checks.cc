@@ -17,6 +17,7 @@
 #include "exporter/catalogue/nearest_name.h"
 #include "exporter/doctor/checks.h"
 #include "exporter/findings/words.h"
+#include "exporter/node/systems_tmpfs.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -52,6 +53,11 @@ void CheckFileSystem(const std::string& path, Check& check) {
     fail("", fmt::format("make {} MiB of room", kLeastFreeBytes >> 20));
   } else if (status.f_files != 0 && status.f_ffree == 0) {
     fail(", no free inode", "remove files, or mount it with more inodes (nr_inodes)");
+  } else if (IsOnSystemsTmpfs(path)) {
+    check.verdict = Verdict::kWarn;
+    check.detail += ", which the system needs: a user who fills it stops the node";
+    check.change =
+        "mount a tmpfs there: systemctl start 'run-nccl\\x2dexporter.mount' while no job runs";
   } else if (!is_in_memory) {
     check.verdict = Verdict::kWarn;
     check.change = "use a tmpfs: counters on a disk or a network cost writes";
