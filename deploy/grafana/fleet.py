@@ -21,7 +21,7 @@ NOW = Row('Is anything wrong now?', in_one_line(
          f'sum(nccl_process_alive{{{JOB}}})'),
     stat('Jobs that hang',
          'Jobs with an operation in flight for longer than the threshold (2 min) without any progress on its communicator. Normal: 0.',
-         or_zero(f'count({alerts(JOB, "NCCLCollectiveHang")})'), thresholds=steps(bad=1)),
+         or_zero(f'count(count by ({JOB_LABELS}) ({alerts(JOB, "NCCLCollectiveHang")}))'), thresholds=steps(bad=1)),
     stat('Jobs with a late rank', 'Jobs in which an alert names a rank or node that the others wait for. Normal: 0.',
          or_zero(f'count(count by ({JOB_LABELS}) ({alerts(JOB, LATE)}))'), thresholds=steps(watch=1)),
     stat('Communicators below their bandwidth',

@@ -92,8 +92,12 @@ int SuretyOf(Standing standing) {
 }  // namespace
 
 HangSentences::HangSentences(const GraphJob& job, const GraphCommunicator& communicator,
-                             int64_t taken_realtime_ns, Severity severity)
-    : job_(job), here_(communicator), taken_realtime_ns_(taken_realtime_ns), severity_(severity) {
+                             int64_t taken_realtime_ns, bool is_hang, Severity severity)
+    : job_(job),
+      here_(communicator),
+      taken_realtime_ns_(taken_realtime_ns),
+      is_hang_(is_hang),
+      severity_(severity) {
   for (const GraphRank& rank : here_.ranks) {
     if (!IsVictim(rank)) continue;
     ++waiting_;
@@ -190,7 +194,7 @@ Finding HangSentences::Begin(FindingKind kind, std::string runbook) const {
 
 std::string HangSentences::Opening() const {
   return fmt::format("{} {} since {}", Capital(JobText(*here_.ranks.front().rank.process)),
-                     severity_ == Severity::kCritical ? "hangs" : "waits",
+                     is_hang_ ? "hangs" : "waits",
                      ClockText(oldest_->since_realtime_ns));
 }
 
