@@ -97,7 +97,8 @@ class Injection(unittest.TestCase):
     def test_the_template_sets_what_kyvernos_policy_sets(self):
         """But for the container's name, which it does not know."""
         each, volumes = (rule['mutate'] for rule in base('inject-kyverno')[0]['spec']['rules'])
-        patches = yaml.safe_load(re.sub(r'{{ [\w.]+ }}', '0', each['foreach'][0]['patchesJson6902'])) + yaml.safe_load(volumes['patchesJson6902'])
+        patches = [patch for text in (each['foreach'][0]['patchesJson6902'], volumes['patchesJson6902'])
+                   for patch in yaml.safe_load(re.sub(r'{{ [\w.]+ }}', '0', text).replace('\\$(', '$('))]
         values = [patch['value'] for patch in patches if patch['value']['name'] != 'CONTAINER_NAME']
         self.assertEqual([patch['value'] for patch in objects(KUBERNETES / 'inject-template/pod-template.yaml')[0]], values)
 
@@ -123,6 +124,25 @@ class Injection(unittest.TestCase):
         self.assertEqual({mount['name']: mount['mountPath'] for mount in pod['containers'][0]['volumeMounts']},
                          {'nccl-exporter-segments': '/run/nccl-exporter', 'nccl-exporter-plugin': '/opt/nccl-exporter'})
         self.assertEqual(len(pod['volumes']), 2)
+
+    def test_a_pod_mounts_a_directory_of_its_own(self):
+        """Regression: a process of another pod with the same user id truncated a segment, and the job died of SIGBUS."""
+        segments = [{'name': 'nccl-exporter-segments', 'mountPath': '/run/nccl-exporter', 'subPathExpr': '$(POD_UID)'}]
+
+        def is_own(container):
+            uid = {'name': 'POD_UID', 'valueFrom': {'fieldRef': {'fieldPath': 'metadata.uid'}}}
+            mounts = [mount for mount in container['volumeMounts'] if mount['mountPath'] == '/run/nccl-exporter']
+            return uid in container['env'] and mounts == segments
+        values = [patch['value'] for patch in objects(KUBERNETES / 'inject-template/pod-template.yaml')[0]]
+        made = [{'env': values, 'volumeMounts': [value for value in values if 'mountPath' in value]}]
+        pod = self.pod([GPUS, GPUS], {})
+        if HAS_JMESPATH:
+            import kyverno_model
+            made += kyverno_model.changed(base('inject-kyverno')[0], pod, self.asked)['spec']['containers']
+        if HAS_CEL:
+            made += admission_model.changed(base('inject')[0], [pod])[0]['spec']['containers']
+        self.assertEqual([is_own(container) for container in made], [True] * len(made))
+        self.assertIn('subPathExpr: "$(POD_UID)"', base('inject')[0]['spec']['mutations'][1]['jsonPatch']['expression'])
 
 
 if __name__ == '__main__':

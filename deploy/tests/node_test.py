@@ -95,6 +95,47 @@ class Node(unittest.TestCase):
         self.assertNotIn('noexec', mounts[0][3], 'the plugin is mapped to be executed')
         self.assertEqual(environ, [f'NCCL_PROFILER_PLUGIN={plugins}/libnccl-profiler-exporter.so', f'NCCL_EXPORTER_DIR={segments}'])
 
+    def test_the_hook_gives_a_job_the_directory_that_the_prolog_made_for_it(self):
+        prolog = DEPLOY / 'slurm/prolog'
+        segments = self.folder / 'segments'
+        shared = [f'{segments}', f'{segments}']
+        self.assertEqual(self.in_container(SLURM_JOB_ID='4711')[0][1][:2], shared, 'there is none')
+        self.assertEqual(run(prolog, NCCL_EXPORTER_DIR=str(segments), SLURM_JOB_ID='4711').returncode, 0)
+        own = segments / '4711'
+        self.assertEqual((own.stat().st_mode & 0o7777, own.stat().st_uid), (0o1777, segments.stat().st_uid))
+        mounts, environ = self.in_container(SLURM_JOB_ID='4711')
+        self.assertEqual(mounts[1][:2], [str(own), str(segments)])
+        self.assertIn(f'NCCL_EXPORTER_DIR={segments}', environ)
+        self.assertEqual(self.in_container(SLURM_JOB_ID='4712')[0][1][:2], shared, 'of another job')
+        self.assertEqual(self.in_container()[0][1][:2], shared)
+        (segments / '4713').symlink_to(own)
+        self.assertEqual(self.in_container(SLURM_JOB_ID='4713')[0][1][:2], shared, 'a link')
+
+    def test_the_prolog_makes_nothing_where_nothing_is_installed_and_changes_nothing_that_is_there(self):
+        prolog, missing = DEPLOY / 'slurm/prolog', self.folder / 'missing'
+        self.assertEqual(run(prolog, NCCL_EXPORTER_DIR=str(missing), SLURM_JOB_ID='4711').returncode, 0)
+        self.assertFalse(missing.exists())
+        (self.folder / '4711').mkdir(mode=0o700)
+        self.assertEqual(run(prolog, NCCL_EXPORTER_DIR=str(self.folder), SLURM_JOB_ID='4711').returncode, 0)
+        self.assertEqual((self.folder / '4711').stat().st_mode & 0o7777, 0o700)
+        self.assertEqual(run(prolog, NCCL_EXPORTER_DIR=str(self.folder)).returncode, 0)
+
+    @unittest.skipUnless(os.getuid() == 0, 'another user owns nothing that root does not')
+    def test_the_hook_takes_no_directory_of_a_user(self):
+        self.in_container()
+        own = self.folder / 'segments/4711'
+        own.mkdir()
+        os.chown(own, 1001, 1001)
+        self.assertEqual(self.in_container(SLURM_JOB_ID='4711')[0][1][:2], [f'{self.folder}/segments'] * 2)
+
+    def test_the_epilog_removes_the_jobs_directory_with_the_segments(self):
+        own = self.folder / '4711'
+        own.mkdir()
+        (own / 'a.seg').write_text('')
+        epilog = self.script_with('epilog', daemon=('pidof nccl-exporter', 'test -e /nothing'), processes=('pgrep --uid "$SLURM_JOB_UID"', 'test -e /nothing'))
+        run(epilog, SLURM_JOB_UID=str(os.getuid()), NCCL_EXPORTER_DIR=str(self.folder), SLURM_JOB_ID='4711')
+        self.assertFalse(own.exists())
+
     def test_the_hook_leaves_the_choice_of_user_and_image_alone(self):
         for choice in {'NCCL_EXPORTER_ENABLE': '0'}, {'NCCL_PROFILER_PLUGIN': 'mine'}:
             self.assertEqual(self.in_container(**choice), ([], []), choice)
@@ -199,6 +240,13 @@ class Node(unittest.TestCase):
         self.assertEqual((self.folder / 'plugin/libnccl-profiler-exporter.so').read_text(), 'new')
         self.assertEqual(len(list((self.folder / 'plugin').iterdir())), 1)
         self.assertEqual((self.folder / 'segments').stat().st_mode & 0o7777, 0o1777)
+
+    def test_the_directory_for_those_of_pods_has_no_sticky_bit(self):
+        """The kubelet gives a pod's directory this mode and root as its owner: with the bit the daemon could remove no file there."""
+        (self.folder / 'library').write_text('')
+        place = [DEPLOY / 'image/place-plugin', '--pods', self.folder / 'segments', self.folder / 'plugin']
+        self.assertEqual(run(*place, NCCL_EXPORTER_LIBRARY=str(self.folder / 'library')).returncode, 0)
+        self.assertEqual((self.folder / 'segments').stat().st_mode & 0o7777, 0o777)
 
     @unittest.skipUnless(shutil.which('systemd-analyze'), 'systemd-analyze is not installed')
     def test_systemd_takes_the_unit_and_finds_it_protected(self):

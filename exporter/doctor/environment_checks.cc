@@ -150,7 +150,10 @@ Check CheckDirectory(const std::string& path, const Writer& writer, bool was_cho
     return fail(fmt::format("{}, where user {} cannot make files", mode, writer.uid),
                 "chmod 1777 " + path);
   const mode_t others = status.st_uid == writer.uid ? S_IWOTH : S_IWGRP | S_IWOTH;
-  if ((status.st_mode & others) != 0 && (status.st_mode & S_ISVTX) == 0)
+  struct stat parent {};
+  const bool is_mount =
+      ::stat((path + "/..").c_str(), &parent) == 0 && parent.st_dev != status.st_dev;
+  if (!is_mount && (status.st_mode & others) != 0 && (status.st_mode & S_ISVTX) == 0)
     return fail(mode + ", where users can remove files of others: the plugin does not use it",
                 "chmod +t " + path);
   if (status.st_uid >= kFirstUser && status.st_uid != writer.uid) {

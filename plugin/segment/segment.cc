@@ -94,9 +94,12 @@ bool Segment::TrustsDirectory(char* error, size_t error_size) const {
   if (!is_seen) Fail(error, error_size, "cannot see segment directory", path_);
   if (parent_directory >= 0) close(parent_directory);
   if (!is_seen) return false;
-  // Whom we share a directory of our own with is our choice.
+  // Whom we share a directory of our own with is our choice. A mount point is whose it was mounted
+  // for: the directory of a pod, which the kubelet makes for its processes, lacks the bit, so that
+  // the daemon may remove what they leave.
   const mode_t others = directory.st_uid == geteuid() ? S_IWOTH : S_IWGRP | S_IWOTH;
-  if ((directory.st_mode & others) != 0 && (directory.st_mode & S_ISVTX) == 0) {
+  const bool is_mount = directory.st_dev != parent.st_dev;
+  if (!is_mount && (directory.st_mode & others) != 0 && (directory.st_mode & S_ISVTX) == 0) {
     std::snprintf(error, error_size,
                   "others may remove files in segment directory %s: it needs the sticky bit",
                   path_);
@@ -106,7 +109,7 @@ bool Segment::TrustsDirectory(char* error, size_t error_size) const {
     return status.st_uid < kFirstUser || status.st_uid == geteuid();
   };
   const bool is_parent_closed = is_ours(parent) && (parent.st_mode & (S_IWGRP | S_IWOTH)) == 0;
-  if (is_ours(directory) || is_parent_closed || directory.st_dev != parent.st_dev) return true;
+  if (is_ours(directory) || is_parent_closed || is_mount) return true;
   std::snprintf(error, error_size,
                 "segment directory %s belongs to user %u, who could remove what is in it", path_,
                 static_cast<unsigned>(directory.st_uid));

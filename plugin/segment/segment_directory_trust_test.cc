@@ -104,6 +104,20 @@ TEST_F(SegmentDirectoryTrust, RefusesADirectoryWhereOthersMayRemoveFiles) {
   EXPECT_TRUE(JobCreates()) << "shared with its group by the user itself: " << said_;
 }
 
+// The directory of a pod, as the kubelet makes it.
+TEST_F(SegmentDirectoryTrust, UsesAMountPointWithoutTheStickyBit) {
+  const bool is_alone =
+      unshare(CLONE_NEWNS) == 0 && mount("", "/", "", MS_REC | MS_PRIVATE, nullptr) == 0;
+  if (!is_alone || mount("tmpfs", shared_.c_str(), "tmpfs", 0, "mode=777") != 0)
+    GTEST_SKIP() << "no mount namespaces here";
+  Give(parent_, 0, 0755);
+  Give(shared_, 0, 0777);
+  EXPECT_TRUE(JobCreates()) << said_;
+  umount2(shared_.c_str(), MNT_DETACH);
+  Give(shared_, 0, 0777);
+  EXPECT_FALSE(JobCreates()) << "the directory below is none";
+}
+
 TEST_F(SegmentDirectoryTrust, MakesADirectoryOfItsUserWhereNoneIsShared) {
   // Over those of this machine, for this process alone.
   const auto cover = [](const char* path, const char* mode) {
