@@ -90,9 +90,17 @@ class Injection(unittest.TestCase):
         declined = {'nccl-exporter/inject': 'disabled'}
         for namespace, metadata, is_changed in (({}, {}, False), (self.asked, {}, True), ({}, {'annotations': self.asked}, True),
                                                 (self.asked, {'labels': declined}, False), (self.asked, {'annotations': declined}, False),
-                                                ({'nccl-exporter/inject': 'disabled'}, {}, False)):
+                                                ({'nccl-exporter/inject': 'disabled'}, {}, False),
+                                                ({**self.asked, 'pod-security.kubernetes.io/enforce': 'privileged'}, {}, True),
+                                                ({**self.asked, 'pod-security.kubernetes.io/enforce': 'baseline'}, {}, False),
+                                                ({'pod-security.kubernetes.io/enforce': 'restricted'}, {'annotations': self.asked}, False)):
             pod = self.pod([GPUS], {}, **metadata)
             self.assertEqual(kyverno_model.changed(policy, pod, namespace) != pod, is_changed, (namespace, metadata))
+
+    def test_the_admission_policy_leaves_namespaces_alone_whose_pod_security_would_refuse_its_pods(self):
+        binding, = [thing for thing in base('inject') if thing['kind'].endswith('Binding')]
+        self.assertEqual(binding['spec']['matchResources']['namespaceSelector']['matchExpressions'],
+                         [{'key': 'pod-security.kubernetes.io/enforce', 'operator': 'NotIn', 'values': ['baseline', 'restricted']}])
 
     def test_the_template_sets_what_kyvernos_policy_sets(self):
         """But for the container's name, which it does not know."""
