@@ -357,8 +357,10 @@ class Chart(unittest.TestCase):
             made = admission_model.changed(chart.rendered_by_go({'inject': inject})['MutatingAdmissionPolicy', 'nccl-exporter-inject'], [pod])
             policy = chart.rendered_by_go({'inject': {**inject, 'engine': 'Kyverno'}})['ClusterPolicy', 'nccl-exporter-inject']
             self.assertEqual(made, [kyverno_model.changed(policy, pod, {'nccl-exporter/inject': 'enabled'})])
-            values = [variable['value'] for variable in made[0]['spec']['containers'][0]['env'] if variable['name'] == 'NCCL_ALLGATHERV_ENABLE']
-            self.assertEqual(values, ['0', '1'] if durations else ['1'], 'the last one is in force')
+            values = lambda name: [variable['value'] for variable in made[0]['spec']['containers'][0]['env'] if variable['name'] == name]
+            self.assertEqual(values('NCCL_ALLGATHERV_ENABLE'), ['0', '1'] if durations else ['1'], 'the last one is in force')
+            for name in 'NCCL_LOCAL_REGISTER', 'NCCL_GRAPH_REGISTER':
+                self.assertEqual(values(name), ['0'] if durations else [])
             self.assertEqual('inject.durations=true' in chart.notes_by_go({'inject': inject}), not durations)
 
     @unittest.skipUnless(HAS_GO, NO_GO)

@@ -61,7 +61,9 @@ class Node(unittest.TestCase):
         switched_on = prolog.read_text().replace('\ndurations=no\n', '\ndurations=yes\n')
         self.assertNotEqual(switched_on, prolog.read_text())
         prolog.write_text(switched_on)
-        self.assertIn('export NCCL_ALLGATHERV_ENABLE=0\n', run(prolog).stdout)
+        for name in 'NCCL_ALLGATHERV_ENABLE', 'NCCL_LOCAL_REGISTER', 'NCCL_GRAPH_REGISTER':
+            self.assertIn(f'export {name}=0\n', run(prolog).stdout)
+            self.assertNotIn(name, run(prolog, **{name: '1'}).stdout)
         self.assertNotIn('ALLGATHERV', run(prolog, NCCL_ALLGATHERV_ENABLE='1').stdout)
 
     def test_the_prolog_says_nothing_where_nothing_is_installed(self):
@@ -147,7 +149,9 @@ class Node(unittest.TestCase):
         self.assertNotIn('NCCL_ALLGATHERV_ENABLE=0', self.in_container()[1])
         hook = self.folder / 'enroot-hook'
         hook.write_text(hook.read_text().replace('\ndurations=no\n', '\ndurations=yes\n'))
-        self.assertIn('NCCL_ALLGATHERV_ENABLE=0', self.run_hook(hook, '', {})[1])
+        for name in 'NCCL_ALLGATHERV_ENABLE', 'NCCL_LOCAL_REGISTER', 'NCCL_GRAPH_REGISTER':
+            self.assertIn(f'{name}=0', self.run_hook(hook, '', {})[1])
+            self.assertNotIn(f'{name}=0', self.run_hook(hook, f'{name}=1\n', {})[1])
         self.assertNotIn('NCCL_ALLGATHERV_ENABLE=0', self.run_hook(hook, '', {'NCCL_ALLGATHERV_ENABLE': '1'})[1])
 
     def test_the_hook_does_nothing_where_something_is_missing(self):
