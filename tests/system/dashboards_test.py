@@ -44,9 +44,9 @@ EMPTY = {
 }
 
 # What has an answer in some runs: proof by the last two evaluations, which are two seconds here; what processes wait for a late rank in their other
-# communicators, which jitter decides; and ranks whose operations in flight are not known,
+# communicators, which jitter decides; pipelines of two stages, which only hung jobs have; and ranks whose operations in flight are not known,
 # when a question is asked between the end of their series and the next evaluation. Their cases are in deploy/prometheus/tests.
-SOMETIMES = {'rule comm_rank:nccl_hang:unseen (13)',
+SOMETIMES = {'rule comm_rank:nccl_hang:unseen (13)', 'rule comm:nccl_p2p_operations:pair (5)',
              'rule process:nccl_wait_for_late:max (18)', 'rule comm_rank:nccl_wait_for_late:max (19)',
              'rule comm:nccl_straggler:weak (23)', 'rule comm_rank:nccl_straggler:proved (8)', 'rule comm_node:nccl_straggler:proved (12)'}
 
