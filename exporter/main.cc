@@ -44,6 +44,7 @@
 #include "exporter/job/job_command.h"
 #include "exporter/log.h"
 #include "exporter/node/snapshot_source.h"
+#include "exporter/node/systems_tmpfs.h"
 #include "exporter/options.h"
 #include "exporter/scrape/scrape_page.h"
 #include "exporter/service_notifier.h"
@@ -286,6 +287,8 @@ void LogStart(const Options& options, const HttpServer& server, const HttpServer
       spdlog::warn("{} is not a directory: it can hold no segments", directory);
     } else {
       const bool is_pattern = directory.ends_with("-*");
+      if (is_directory && IsOnSystemsTmpfs(directory))
+        spdlog::warn("{} is on a tmpfs that the system needs: any user can fill it", directory);
       spdlog::info("{} {}",
                    is_directory || is_pattern ? "watching" : "waiting for segment directory",
                    directory);

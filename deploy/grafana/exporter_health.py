@@ -2,7 +2,7 @@
 """Are the other dashboards right: is every node monitored, what is lost and why, what does it cost?"""
 from findings import COLORS, SEVERITIES_IN_WORDS, worst
 from grafana_model import Column, Row, dashboard, graph, query_variable, stat, steps, table, timeline
-from promql import or_zero, quantile_of, rate
+from promql import or_zero, quantile_of, rate, silent
 
 VARIABLES = [
     query_variable('cluster', 'Cluster', 'label_values(nccl_exporter_build_info, cluster)'),
@@ -23,7 +23,7 @@ WATCHED = Row('Is every node watched?', [
          'Daemons that answer. Normal: one per GPU node, and one per pod with a sidecar.',
          f'count(nccl_exporter_build_info{{{OF}}})'),
     stat('Silent targets', 'Targets that do not answer now and did within the last hour. Normal: 0.',
-         or_zero(f'count(up{{{OF}}} == 0 and on (job, instance) max_over_time(nccl_exporter_build_info[1h]))'), thresholds=steps(bad=1)),
+         or_zero(silent(f'{{{OF}}}')), thresholds=steps(bad=1)),
     stat('Unusable segments', 'Processes whose segments cannot be read: other versions, damage, permissions. Normal: 0.',
          f'sum(nccl_exporter_segments{{state="unusable", {OF}}})', thresholds=steps(watch=1)),
     stat('Operations timed',

@@ -3,7 +3,7 @@
 from columns import COMM_COLUMNS, JOB_COLUMNS, NODE_COLUMNS, RANK_COLUMNS
 from findings import COLORS, KINDS_IN_WORDS, SEVERITIES_IN_WORDS, worst
 from grafana_model import Column, Row, dashboard, graph, in_one_line, link_to, stat, steps, table, timeline
-from promql import JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, RANK_LABELS, age_in_flight, alerts, lost_hours, lost_now, or_zero, rate
+from promql import JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, RANK_LABELS, age_in_flight, age_of_progress, alerts, lost_hours, lost_now, or_zero, rate, silent
 
 CLUSTER = 'cluster=~"$cluster"'  # findings are of nodes, and nodes have jobs of all users
 GPU_LABELS = f'cluster, {NODE_LABELS}, gpu, gpu_uuid'
@@ -21,7 +21,7 @@ NOW = Row('Is anything wrong now?', in_one_line(
          f'sum(nccl_process_alive{{{JOB}}})'),
     stat('Jobs that hang',
          'Jobs with an operation in flight for longer than the threshold (2 min) without any progress on its communicator. Normal: 0.',
-         or_zero(f'count({alerts(JOB, "NCCLCollectiveHang")})'), thresholds=steps(bad=1)),
+         or_zero(f'count(count by ({JOB_LABELS}) ({alerts(JOB, "NCCLCollectiveHang")}))'), thresholds=steps(bad=1)),
     stat('Jobs with a late rank', 'Jobs in which an alert names a rank or node that the others wait for. Normal: 0.',
          or_zero(f'count(count by ({JOB_LABELS}) ({alerts(JOB, LATE)}))'), thresholds=steps(watch=1)),
     stat('Communicators below their bandwidth',
@@ -38,7 +38,7 @@ NOW = Row('Is anything wrong now?', in_one_line(
     stat('Nodes not watched',
          'Targets that do not answer now and did within the last hour. Their ranks are not monitored. Normal: 0. More: the dashboard '
          'Exporter.',
-         or_zero('count(up == 0 and on (job, instance) max_over_time(nccl_exporter_build_info[1h]))'), thresholds=steps(watch=1)),
+         or_zero(silent()), thresholds=steps(watch=1)),
 ))
 
 WHICH = Row('Which job, which rank?', [
@@ -50,7 +50,7 @@ WHICH = Row('Which job, which rank?', [
           sort='Severity', is_ascending=True, nothing='No alert fires'),
     table('Findings of the daemons',
           'What the daemons find on their nodes now, of all jobs there, by the conditions of the alerts: a hang is a warning after 30 s and '
-          'critical after 2 min. Each daemon sees its own node only, so the alerts decide about a whole job. Normal: none. The page of the '
+          'critical after 2 or 10 min. Each daemon sees its own node only, so the alerts decide about a whole job. Normal: none. The page of the '
           'node (its target, in a browser) has rank, cost and what to do.',
           [worst(CLUSTER), f'sum by (cluster, instance, kind) (nccl_exporter_findings{{{CLUSTER}}} > 0)'],
           [Column('cluster', 'Cluster'), Column('instance', 'Target', link=link_to('nccl-exporter', 'cluster', 'instance')),
@@ -66,7 +66,7 @@ WHICH = Row('Which job, which rank?', [
            f'avg by ({JOB_LABELS}) (process:nccl_busy_seconds:rate{{{JOB}}})',
            LOST,
            f'max by ({JOB_LABELS}) {age_in_flight(JOB)}',
-           f'time() - max by ({JOB_LABELS}) (nccl_operations_last_progress_timestamp_seconds{{{JOB}}})',
+           f'min by ({JOB_LABELS}) {age_of_progress(JOB)}',
            f'sum by ({JOB_LABELS}) ({rate("nccl_collective_bytes_total", JOB)})',
            lost_hours(JOB, '$__range'),
            f'sum by ({JOB_LABELS}) (job:nccl_waiting_gpu_seconds:rate{{{JOB}}})'],

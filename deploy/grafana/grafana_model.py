@@ -7,6 +7,9 @@ SCHEMA_VERSION = 39  # Grafana 10.3, the first that draws native histograms well
 GRID_WIDTH = 24
 TAG = 'nccl-exporter'
 DATASOURCE = {'type': 'prometheus', 'uid': '${datasource}'}
+# Time between two scrapes of the detail, as the chart and the examples have it. Grafana makes $__rate_interval four times as long as the larger of this and the
+# data source's own interval: a rate needs two samples.
+DETAIL_INTERVAL = '1m'
 OK, WATCH, BAD = 'green', 'orange', 'red'
 
 
@@ -40,6 +43,7 @@ class Panel:
     def json(self, number, x, y):
         targets = [{'refId': chr(ord('A') + index), 'datasource': DATASOURCE, 'editorMode': 'code', 'expr': expression,
                     'format': self.form, 'instant': self.is_instant, 'range': not self.is_instant, 'legendFormat': legend}
+                   | ({'interval': DETAIL_INTERVAL} if '$__rate_interval' in expression else {})
                    for index, (expression, legend) in enumerate(self.queries)]
         return {'id': number, 'type': self.kind, 'title': self.title, 'description': self.says, 'datasource': DATASOURCE,
                 'gridPos': {'x': x, 'y': y, 'w': self.width, 'h': self.height}, 'targets': targets,

@@ -2,7 +2,7 @@
 """Which communicator of a job, which rank, and is it network or compute?"""
 from columns import COMM_COLUMNS, HIDDEN_JOB_COLUMNS, NODE_COLUMNS, RANK_COLUMNS
 from grafana_model import Column, Row, dashboard, graph, in_one_line, stat, steps, table
-from promql import (COMM_LABELS, JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, ON_RANK, RANK_LABELS, age_in_flight, alerts, lost_now, moving_data,
+from promql import (COMM_LABELS, JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, ON_RANK, RANK_LABELS, age_in_flight, age_of_progress, alerts, lost_now, moving_data,
                     network_waits, or_zero, rate, wait_deficit, waiting_for_ranks)
 
 MOST_LATE = f'topk(20, max by ({RANK_LABELS}) ({wait_deficit(JOB)}) > 0)'
@@ -27,7 +27,7 @@ NOW = Row('Is the job well?', in_one_line(
          f'max({age_in_flight(JOB)})', 's', steps(watch=30, bad=120), nothing='none'),
     stat('Last progress',
          'Time since an operation started or completed on any rank. Normal: below a step; minutes while the job saves or evaluates.',
-         f'time() - max(nccl_operations_last_progress_timestamp_seconds{{{JOB}}})', 's', steps(watch=60, bad=900)),
+         f'min({age_of_progress(JOB)})', 's', steps(watch=60, bad=900)),
     stat('Lost to waiting',
          'Share of the GPUs of the job that its ranks lose because they wait for the last rank of a communicator. Normal: a few per cent. Not '
          'known: no rank has GPU times.',

@@ -61,8 +61,22 @@ def of_process(expression):
     return f'{expression} and {ON_RANK} comm_rank:nccl_rank:info{{{PROCESS}}}'
 
 
+def age(timestamps):
+    """Seconds since the moments that are the values. At the scrape, which may be a minute ago: until then nothing is known of what came after."""
+    return f'(timestamp({timestamps}) - {timestamps})'
+
+
 def age_in_flight(selector):
-    return f'(time() - nccl_operations_oldest_in_flight_start_timestamp_seconds{{{selector}}})'
+    return age(f'nccl_operations_oldest_in_flight_start_timestamp_seconds{{{selector}}}')
+
+
+def age_of_progress(selector):
+    return age(f'nccl_operations_last_progress_timestamp_seconds{{{selector}}}')
+
+
+def silent(selector=''):
+    """Targets that do not answer and did within the last hour. Alerts and detail are two scrapes of one target."""
+    return f'count(max without (part) (up{selector}) == 0 and on (job, instance) max_over_time(nccl_exporter_build_info[1h]))'
 
 
 def busy(selector):

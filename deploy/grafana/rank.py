@@ -2,8 +2,8 @@
 """One process and its GPU in all its communicators: culprit or victim, stuck or not, and DCGM's data of the GPU."""
 from columns import NODE_COLUMNS
 from grafana_model import BAD, OK, Column, Row, dashboard, graph, heat_map, link_to, query_variable, stat, steps, table
-from promql import (JOB, JOB_LABELS, JOB_VARIABLE_NAMES, JOB_VARIABLES, NODE_LABELS, ON_RANK, PROCESS, RATE, age_in_flight, alerts, below_median, busy,
-                    distribution_of, of_process, rate)
+from promql import (JOB, JOB_LABELS, JOB_VARIABLE_NAMES, JOB_VARIABLES, NODE_LABELS, ON_RANK, PROCESS, RATE, age_in_flight, age_of_progress, alerts, below_median,
+                    busy, distribution_of, of_process, rate)
 
 VARIABLES = [
     *JOB_VARIABLES,
@@ -83,7 +83,7 @@ STUCK = Row('Is it stuck?', [
           'Normal: ages below a step, Behind 0. If it is behind and nothing is in flight, it has not called; look at its stack.',
           [f'max by ({BY}, function) ({of_process(age_in_flight(JOB))})',
            f'max by ({BY}) ({of_process(BEHIND)})',
-           f'max by ({BY}) (time() - {of_process(f"nccl_operations_last_progress_timestamp_seconds{{{JOB}}}")})'],
+           f'max by ({BY}) ({of_process(age_of_progress(JOB))})'],
           [Column('comm_name', 'Name'), Column('comm', 'Communicator', link=TO_COMMUNICATOR), Column('rank', 'Rank', width=70),
            Column('function', 'Operation'), Column('A', 'For', 's', steps(watch=30, bad=120)), Column('B', 'Behind', 'short', steps(watch=1)),
            Column('C', 'Last progress', 's')],

@@ -64,7 +64,7 @@ def rpm_files(root):
     """The lines of %files: each file, and the folders that are ours alone."""
     lines = []
     for path in sorted(root.rglob('*')):
-        name = '/' + str(path.relative_to(root))
+        name = '/' + str(path.relative_to(root)).replace('\\', '?')  # a pattern, in which a backslash has a meaning
         if path.is_symlink() or path.is_file():
             kind = '%config(noreplace) ' if name.startswith('/etc/') else ''
             lines.append(f'{kind}"{name}"')

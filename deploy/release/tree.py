@@ -17,10 +17,15 @@ HOME = pathlib.Path('lib/nccl-exporter')
 DOCUMENTS = pathlib.Path('share/doc/nccl-exporter')
 SBOM = DOCUMENTS / 'sbom.spdx.json'
 
+# The unit of the segments' file system; Bazel takes no backslash in the name of a file. It is enabled by its link, before any script runs.
+MOUNT = r'run-nccl\x2dexporter.mount'
+MOUNT_LINK = pathlib.Path('lib/systemd/system/local-fs.target.wants') / MOUNT
+
 # As they are in the repository: (files, place below the prefix). A place that ends with / keeps the name.
 COPIED = (
     ('deploy/image/place-plugin', 'libexec/nccl-exporter/'),
     ('deploy/systemd/nccl-exporter.service', 'lib/systemd/system/'),
+    ('deploy/systemd/run-nccl-exporter.mount', f'lib/systemd/system/{MOUNT}'),
     ('deploy/systemd/nccl-exporter.tmpfiles', 'lib/tmpfiles.d/nccl-exporter.conf'),
     ('deploy/systemd/nccl-exporter.sysusers', 'lib/sysusers.d/nccl-exporter.conf'),
     ('deploy/systemd/nccl-exporter.default', 'share/nccl-exporter/systemd/'),
@@ -75,6 +80,8 @@ class Tree:
                 self.put(0o755 if os.access(file, os.X_OK) else 0o644, file, place + file.name if place.endswith('/') else place)
         for file in documents():
             self.put(0o644, file, DOCUMENTS / file)
+        self.make_folder((self.prefix / MOUNT_LINK).parent)
+        (self.prefix / MOUNT_LINK).symlink_to(f'../{MOUNT}')
         # Documents link to the examples. These name the rules in the folder above.
         examples = self.prefix / DOCUMENTS / EXAMPLES
         examples.symlink_to(os.path.relpath(self.prefix / 'share/nccl-exporter/prometheus/examples', examples.parent))

@@ -118,14 +118,23 @@ class Injection(unittest.TestCase):
         declined = {'nccl-exporter/inject': 'disabled'}
         for namespace, metadata, is_changed in (({}, {}, False), (self.asked, {}, True), ({}, {'annotations': self.asked}, True),
                                                 (self.asked, {'labels': declined}, False), (self.asked, {'annotations': declined}, False),
-                                                ({'nccl-exporter/inject': 'disabled'}, {}, False)):
+                                                ({'nccl-exporter/inject': 'disabled'}, {}, False),
+                                                ({**self.asked, 'pod-security.kubernetes.io/enforce': 'privileged'}, {}, True),
+                                                ({**self.asked, 'pod-security.kubernetes.io/enforce': 'baseline'}, {}, False),
+                                                ({'pod-security.kubernetes.io/enforce': 'restricted'}, {'annotations': self.asked}, False)):
             pod = self.pod([GPUS], {}, **metadata)
             self.assertEqual(kyverno_model.changed(policy, pod, namespace) != pod, is_changed, (namespace, metadata))
+
+    def test_the_admission_policy_leaves_namespaces_alone_whose_pod_security_would_refuse_its_pods(self):
+        binding, = [thing for thing in base('inject') if thing['kind'].endswith('Binding')]
+        self.assertEqual(binding['spec']['matchResources']['namespaceSelector']['matchExpressions'],
+                         [{'key': 'pod-security.kubernetes.io/enforce', 'operator': 'NotIn', 'values': ['baseline', 'restricted']}])
 
     def test_the_template_sets_what_kyvernos_policy_sets(self):
         """But for the container's name, which it does not know, and the job's, which it takes from the label of a Job."""
         each, volumes = (rule['mutate'] for rule in base('inject-kyverno')[0]['spec']['rules'])
-        patches = yaml.safe_load(re.sub(r'{{ [\w.]+ }}', '0', each['foreach'][0]['patchesJson6902'])) + yaml.safe_load(volumes['patchesJson6902'])
+        patches = [patch for text in (each['foreach'][0]['patchesJson6902'], volumes['patchesJson6902'])
+                   for patch in yaml.safe_load(re.sub(r'{{ [\w.]+ }}', '0', text).replace('\\$(', '$('))]
         values = [patch['value'] for patch in patches if patch['value']['name'] != 'CONTAINER_NAME']
         job = {'name': 'NCCL_EXPORTER_JOB', 'valueFrom': {'fieldRef': {'fieldPath': "metadata.labels['batch.kubernetes.io/job-name']"}}}
         self.assertEqual([patch['value'] for patch in objects(KUBERNETES / 'inject-template/pod-template.yaml')[0]],
@@ -153,6 +162,25 @@ class Injection(unittest.TestCase):
         self.assertEqual({mount['name']: mount['mountPath'] for mount in pod['containers'][0]['volumeMounts']},
                          {'nccl-exporter-segments': '/run/nccl-exporter', 'nccl-exporter-plugin': '/opt/nccl-exporter'})
         self.assertEqual(len(pod['volumes']), 2)
+
+    def test_a_pod_mounts_a_directory_of_its_own(self):
+        """Regression: a process of another pod with the same user id truncated a segment, and the job died of SIGBUS."""
+        segments = [{'name': 'nccl-exporter-segments', 'mountPath': '/run/nccl-exporter', 'subPathExpr': '$(POD_UID)'}]
+
+        def is_own(container):
+            uid = {'name': 'POD_UID', 'valueFrom': {'fieldRef': {'fieldPath': 'metadata.uid'}}}
+            mounts = [mount for mount in container['volumeMounts'] if mount['mountPath'] == '/run/nccl-exporter']
+            return uid in container['env'] and mounts == segments
+        values = [patch['value'] for patch in objects(KUBERNETES / 'inject-template/pod-template.yaml')[0]]
+        made = [{'env': values, 'volumeMounts': [value for value in values if 'mountPath' in value]}]
+        pod = self.pod([GPUS, GPUS], {})
+        if HAS_JMESPATH:
+            import kyverno_model
+            made += kyverno_model.changed(base('inject-kyverno')[0], pod, self.asked)['spec']['containers']
+        if HAS_CEL:
+            made += admission_model.changed(base('inject')[0], [pod])[0]['spec']['containers']
+        self.assertEqual([is_own(container) for container in made], [True] * len(made))
+        self.assertIn('subPathExpr: "$(POD_UID)"', base('inject')[0]['spec']['mutations'][1]['jsonPatch']['expression'])
 
 
 if __name__ == '__main__':

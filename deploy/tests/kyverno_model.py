@@ -10,6 +10,15 @@ import yaml
 import json_patch
 
 
+ESCAPED_REFERENCE = re.compile(r'\\(\$\(.[^ ]*\))')  # as Kyverno's own expression; without the backslash it looks for the path in the policy
+REFERENCE = re.compile(r'(?:^|[^\\])\$\(.[^ ]*\)')
+
+
+def unescaped(text):
+    assert not REFERENCE.search(text), 'a reference'
+    return ESCAPED_REFERENCE.sub(r'\1', text)
+
+
 def evaluated(text, data):
     """The value of a text of the policy, all of which is a variable."""
     return jmespath.search(re.fullmatch(r'{{(.*)}}', text)[1].strip(), data)
@@ -36,7 +45,7 @@ def is_selected(resources, pod, namespace_labels):
 
 
 def patch(pod, text):
-    json_patch.apply(pod, yaml.safe_load(text), makes_lists=True)
+    json_patch.apply(pod, yaml.safe_load(unescaped(text)), makes_lists=True)
 
 
 def changed(policy, pod, namespace_labels):

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The manifests and the chart: what they render to, whole, and whether it is what Kubernetes takes."""
 import copy
+import importlib.util
 import json
 import os
 import pathlib
@@ -29,6 +30,7 @@ CRD_KINDS = ['ClusterPolicy', 'SecurityContextConstraints']  # of Kyverno and Op
 CHART_LABELS = ['app.kubernetes.io/instance', 'app.kubernetes.io/managed-by', 'helm.sh/chart']
 VALUES = sorted(chart.values_files())
 HAS_GO, HAS_HELM = shutil.which('go'), shutil.which('helm')
+HAS_MODELS = shutil.which('node') and (SCHEMAS / '@bufbuild/cel').is_dir() and importlib.util.find_spec('jmespath')  # of the policies
 NO_GO = 'go, whose template engine is that of Helm, is not installed'
 
 
@@ -316,12 +318,10 @@ class Chart(unittest.TestCase):
         self.assertEqual(policy['spec']['ingress'], [])
 
     def test_the_chart_has_the_projects_rules(self):
-        self.assertEqual(yaml.safe_load((HELM / 'nccl-exporter/rules.yml').read_text()), rules())
+        generated = subprocess.run([DEPLOY / 'prometheus/generate-rules', '--for-chart'], check=True, capture_output=True, text=True).stdout
+        self.assertEqual((HELM / 'nccl-exporter/rules.yml').read_text(), generated, 'run generate-rules --for-chart')
         template = (HELM / 'nccl-exporter/templates/prometheusrule.yaml').read_text()
-        text = (HELM / 'nccl-exporter/rules.yml').read_text()
-        for replaced in re.findall(r'replace "(.*?)"', template):
-            self.assertEqual(text.count(replaced), text.count('alert: '), f'{replaced} is not once in each alert')
-        self.assertTrue(template.endswith('{{ $rules | indent 2 }}\n{{- end }}\n'))
+        self.assertTrue(template.endswith('{{ include "nccl-exporter.rules" . | indent 2 }}\n{{- end }}\n'))
 
     def test_values_fit_the_schema_and_wrong_ones_do_not(self):
         schema = json.loads((HELM / 'nccl-exporter/values.schema.json').read_text())
@@ -346,26 +346,69 @@ class Chart(unittest.TestCase):
     def test_the_templates_render_to_what_is_kept(self):
         self.renders_what_is_kept(chart.rendered_by_go)
 
+    @unittest.skipUnless(HAS_GO and HAS_MODELS, 'no go, no CEL, or python3-jmespath is not installed')
+    def test_the_injection_sets_what_durations_need_where_it_is_asked_for(self):
+        import admission_model
+        import kyverno_model
+        pod = {'metadata': {'name': 'x'}, 'spec': {'containers': [
+            {'name': 'c', 'resources': {'limits': {'nvidia.com/gpu': '8'}}, 'env': [{'name': 'NCCL_ALLGATHERV_ENABLE', 'value': '1'}]}]}}
+        for durations in False, True:
+            inject = {'enabled': True, 'durations': durations}
+            made = admission_model.changed(chart.rendered_by_go({'inject': inject})['MutatingAdmissionPolicy', 'nccl-exporter-inject'], [pod])
+            policy = chart.rendered_by_go({'inject': {**inject, 'engine': 'Kyverno'}})['ClusterPolicy', 'nccl-exporter-inject']
+            self.assertEqual(made, [kyverno_model.changed(policy, pod, {'nccl-exporter/inject': 'enabled'})])
+            values = lambda name: [variable['value'] for variable in made[0]['spec']['containers'][0]['env'] if variable['name'] == name]
+            self.assertEqual(values('NCCL_ALLGATHERV_ENABLE'), ['0', '1'] if durations else ['1'], 'the last one is in force')
+            for name in 'NCCL_LOCAL_REGISTER', 'NCCL_GRAPH_REGISTER':
+                self.assertEqual(values(name), ['0'] if durations else [])
+            self.assertEqual('inject.durations=true' in chart.notes_by_go({'inject': inject}), not durations)
+
     @unittest.skipUnless(HAS_GO, NO_GO)
     def test_the_chart_makes_config_maps_of_the_dashboards(self):
         maps = [thing for key, thing in chart.rendered_by_go({'dashboards': {'enabled': True}}).items() if key[0] == 'ConfigMap']
         self.assertEqual(dashboards_in(maps, 'nccl-exporter'), dashboard_files())
 
-    def rules_with_links(self, render):
-        generated = subprocess.run([DEPLOY / 'prometheus/generate-rules', '--runbooks', 'https://runbooks.example/nccl',
-                                    '--dashboards', 'https://grafana.example'], check=True, capture_output=True, text=True).stdout
-        made = render({'prometheusRule': {'enabled': True, 'runbooks': 'https://runbooks.example/nccl/', 'dashboards': 'https://grafana.example/'}})
-        self.assertEqual(made['PrometheusRule', 'nccl-exporter']['spec'], yaml.safe_load(generated))
-        made = render({'prometheusRule': {'enabled': True}})
-        self.assertEqual(made['PrometheusRule', 'nccl-exporter']['spec'], rules())
+    RULE_OPTIONS = [  # values of prometheusRule, and the options of generate-rules that make the same
+        ({}, []),
+        ({'runbooks': 'https://runbooks.example/nccl/', 'dashboards': 'https://grafana.example/'},
+         ['--runbooks', 'https://runbooks.example/nccl', '--dashboards', 'https://grafana.example']),
+        ({'hangThreshold': '5m', 'criticalThreshold': '1h', 'stallThreshold': '20m', 'stragglerThreshold': 0.05, 'bandwidthRatio': 0.5, 'networkRatio': 2.5},
+         ['--hang-threshold', '5m', '--critical-threshold', '1h', '--stall-threshold', '20m', '--straggler-threshold', '0.05', '--bandwidth-ratio', '0.5',
+          '--network-ratio', '2.5']),
+        ({'hangThreshold': '45s', 'criticalThreshold': '90s', 'stallThreshold': '30s', 'jobLabels': ['team', 'queue'], 'dashboards': 'https://grafana.example'},
+         ['--hang-threshold', '45s', '--critical-threshold', '90s', '--stall-threshold', '30s', '--dashboards', 'https://grafana.example']),
+    ]
+
+    def rules_by_values(self, render):
+        job_labels = yaml.safe_load(subprocess.run([DEPLOY / 'prometheus/generate-rules'], check=True, capture_output=True, text=True).stdout)
+        [labels] = {re.search(r'by \((.*), uid\)', rule['expr'])[1] for group in job_labels['groups'] for rule in group['rules']
+                    if rule.get('record') == 'job:nccl_hang:waiting'}
+        for values, arguments in self.RULE_OPTIONS:
+            more = ['--job-labels', ','.join([labels.replace(' ', ''), *values['jobLabels']])] if 'jobLabels' in values else []
+            generated = subprocess.run([DEPLOY / 'prometheus/generate-rules', *arguments, *more], check=True, capture_output=True, text=True).stdout
+            made = render({'prometheusRule': {'enabled': True, **values}})
+            self.assertEqual(made['PrometheusRule', 'nccl-exporter']['spec'], yaml.safe_load(generated))
+
+    def alerts_by_values(self, render):
+        made = render({'prometheusRule': {'enabled': True, 'alertLabels': {'team': 'ml', 'tier': '1'},
+                                          'severities': {'NCCLStragglerRank': 'info', 'NCCLHangCulprit': 'warning'}}})
+        of = lambda thing: [(rule['alert'], rule['labels']) for group in thing['groups'] for rule in group['rules'] if 'alert' in rule]
+        changed = {'NCCLStragglerRank': 'info', 'NCCLHangCulprit': 'warning'}
+        self.assertEqual(of(made['PrometheusRule', 'nccl-exporter']['spec']),
+                         [(name, {'team': 'ml', 'tier': '1', 'severity': changed.get(name, labels['severity'])}) for name, labels in of(rules())])
 
     @unittest.skipUnless(HAS_GO, NO_GO)
-    def test_the_chart_has_the_links_that_its_values_name(self):
-        self.rules_with_links(chart.rendered_by_go)
+    def test_the_charts_values_make_the_rules_that_the_generators_options_make(self):
+        self.rules_by_values(chart.rendered_by_go)
+
+    @unittest.skipUnless(HAS_GO, NO_GO)
+    def test_the_charts_values_choose_labels_and_severities_of_alerts(self):
+        self.alerts_by_values(chart.rendered_by_go)
 
     @unittest.skipUnless(HAS_HELM, 'helm is not installed')
-    def test_helm_makes_the_links_that_the_values_name(self):
-        self.rules_with_links(chart.rendered_by_helm)
+    def test_helm_makes_the_same_rules_of_the_values(self):
+        self.rules_by_values(chart.rendered_by_helm)
+        self.alerts_by_values(chart.rendered_by_helm)
 
     @unittest.skipUnless(HAS_HELM, 'helm is not installed')
     def test_helm_renders_what_is_kept(self):

@@ -61,7 +61,9 @@ class Node(unittest.TestCase):
         switched_on = prolog.read_text().replace('\ndurations=no\n', '\ndurations=yes\n')
         self.assertNotEqual(switched_on, prolog.read_text())
         prolog.write_text(switched_on)
-        self.assertIn('export NCCL_ALLGATHERV_ENABLE=0\n', run(prolog).stdout)
+        for name in 'NCCL_ALLGATHERV_ENABLE', 'NCCL_LOCAL_REGISTER', 'NCCL_GRAPH_REGISTER':
+            self.assertIn(f'export {name}=0\n', run(prolog).stdout)
+            self.assertNotIn(name, run(prolog, **{name: '1'}).stdout)
         self.assertNotIn('ALLGATHERV', run(prolog, NCCL_ALLGATHERV_ENABLE='1').stdout)
 
     def test_the_prolog_says_nothing_where_nothing_is_installed(self):
@@ -95,6 +97,47 @@ class Node(unittest.TestCase):
         self.assertNotIn('noexec', mounts[0][3], 'the plugin is mapped to be executed')
         self.assertEqual(environ, [f'NCCL_PROFILER_PLUGIN={plugins}/libnccl-profiler-exporter.so', f'NCCL_EXPORTER_DIR={segments}'])
 
+    def test_the_hook_gives_a_job_the_directory_that_the_prolog_made_for_it(self):
+        prolog = DEPLOY / 'slurm/prolog'
+        segments = self.folder / 'segments'
+        shared = [f'{segments}', f'{segments}']
+        self.assertEqual(self.in_container(SLURM_JOB_ID='4711')[0][1][:2], shared, 'there is none')
+        self.assertEqual(run(prolog, NCCL_EXPORTER_DIR=str(segments), SLURM_JOB_ID='4711').returncode, 0)
+        own = segments / '4711'
+        self.assertEqual((own.stat().st_mode & 0o7777, own.stat().st_uid), (0o1777, segments.stat().st_uid))
+        mounts, environ = self.in_container(SLURM_JOB_ID='4711')
+        self.assertEqual(mounts[1][:2], [str(own), str(segments)])
+        self.assertIn(f'NCCL_EXPORTER_DIR={segments}', environ)
+        self.assertEqual(self.in_container(SLURM_JOB_ID='4712')[0][1][:2], shared, 'of another job')
+        self.assertEqual(self.in_container()[0][1][:2], shared)
+        (segments / '4713').symlink_to(own)
+        self.assertEqual(self.in_container(SLURM_JOB_ID='4713')[0][1][:2], shared, 'a link')
+
+    def test_the_prolog_makes_nothing_where_nothing_is_installed_and_changes_nothing_that_is_there(self):
+        prolog, missing = DEPLOY / 'slurm/prolog', self.folder / 'missing'
+        self.assertEqual(run(prolog, NCCL_EXPORTER_DIR=str(missing), SLURM_JOB_ID='4711').returncode, 0)
+        self.assertFalse(missing.exists())
+        (self.folder / '4711').mkdir(mode=0o700)
+        self.assertEqual(run(prolog, NCCL_EXPORTER_DIR=str(self.folder), SLURM_JOB_ID='4711').returncode, 0)
+        self.assertEqual((self.folder / '4711').stat().st_mode & 0o7777, 0o700)
+        self.assertEqual(run(prolog, NCCL_EXPORTER_DIR=str(self.folder)).returncode, 0)
+
+    @unittest.skipUnless(os.getuid() == 0, 'another user owns nothing that root does not')
+    def test_the_hook_takes_no_directory_of_a_user(self):
+        self.in_container()
+        own = self.folder / 'segments/4711'
+        own.mkdir()
+        os.chown(own, 1001, 1001)
+        self.assertEqual(self.in_container(SLURM_JOB_ID='4711')[0][1][:2], [f'{self.folder}/segments'] * 2)
+
+    def test_the_epilog_removes_the_jobs_directory_with_the_segments(self):
+        own = self.folder / '4711'
+        own.mkdir()
+        (own / 'a.seg').write_text('')
+        epilog = self.script_with('epilog', daemon=('pidof nccl-exporter', 'test -e /nothing'), processes=('pgrep --uid "$SLURM_JOB_UID"', 'test -e /nothing'))
+        run(epilog, SLURM_JOB_UID=str(os.getuid()), NCCL_EXPORTER_DIR=str(self.folder), SLURM_JOB_ID='4711')
+        self.assertFalse(own.exists())
+
     def test_the_hook_leaves_the_choice_of_user_and_image_alone(self):
         for choice in {'NCCL_EXPORTER_ENABLE': '0'}, {'NCCL_PROFILER_PLUGIN': 'mine'}:
             self.assertEqual(self.in_container(**choice), ([], []), choice)
@@ -106,7 +149,9 @@ class Node(unittest.TestCase):
         self.assertNotIn('NCCL_ALLGATHERV_ENABLE=0', self.in_container()[1])
         hook = self.folder / 'enroot-hook'
         hook.write_text(hook.read_text().replace('\ndurations=no\n', '\ndurations=yes\n'))
-        self.assertIn('NCCL_ALLGATHERV_ENABLE=0', self.run_hook(hook, '', {})[1])
+        for name in 'NCCL_ALLGATHERV_ENABLE', 'NCCL_LOCAL_REGISTER', 'NCCL_GRAPH_REGISTER':
+            self.assertIn(f'{name}=0', self.run_hook(hook, '', {})[1])
+            self.assertNotIn(f'{name}=0', self.run_hook(hook, f'{name}=1\n', {})[1])
         self.assertNotIn('NCCL_ALLGATHERV_ENABLE=0', self.run_hook(hook, '', {'NCCL_ALLGATHERV_ENABLE': '1'})[1])
 
     def test_the_hook_does_nothing_where_something_is_missing(self):
@@ -153,6 +198,26 @@ class Node(unittest.TestCase):
         self.assertNotRegex(unit, '(?m)^(ProtectProc=(?!default)|PrivatePIDs=yes)', 'the state of other users\' processes')
         self.assertNotRegex(unit, '(?m)^RemoveIPC=yes', 'it removes the empty directory in /dev/shm when the daemon stops')
 
+    def test_the_segments_have_a_file_system_of_their_own(self):
+        """Regression: any user could fill /run, on which systemd, containerd and sshd keep their state."""
+        unit = (DEPLOY / 'systemd/run-nccl-exporter.mount').read_text()
+        self.assertRegex(unit, '(?m)^Where=/run/nccl-exporter$')
+        [options] = re.findall('(?m)^Options=(.*)$', unit)
+        self.assertLessEqual({'mode=1777', 'size=5%', 'nr_inodes=64k', 'nosuid', 'nodev', 'noexec'}, set(options.split(',')))
+        self.assertRegex(unit, '(?m)^ConditionDirectoryNotEmpty=!/run/nccl-exporter$', 'a mount would hide the segments of running jobs')
+        self.assertRegex((DEPLOY / 'systemd/nccl-exporter.service').read_text(), '(?m)^RequiresMountsFor=/run/nccl-exporter$')
+
+    @unittest.skipUnless(os.getuid() == 0 and shutil.which('unshare'), 'needs the right to mount')
+    def test_a_full_file_system_of_segments_leaves_run_alone(self):
+        [options] = re.findall('(?m)^Options=(.*)$', (DEPLOY / 'systemd/run-nccl-exporter.mount').read_text())
+        done = run('unshare', '--mount', 'sh', '-c', """
+            mount -t tmpfs -o mode=755,size=64m tmpfs "$1" && mkdir "$1/nccl-exporter" && mount -t tmpfs -o "$2,size=1m" tmpfs "$1/nccl-exporter" || exit 77
+            ! dd if=/dev/zero of="$1/nccl-exporter/fill" bs=1M count=70 2>/dev/null || exit 1
+            dd if=/dev/zero of="$1/state" bs=1M count=32 2>/dev/null""", 'sh', self.folder, options)
+        if done.returncode == 77:
+            self.skipTest('no right to mount: ' + done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_the_unit_has_a_daemon_that_hangs_restarted(self):
         """The daemon tells systemd that it lives, if systemd asks; //exporter:main_test plays it."""
         unit = (DEPLOY / 'systemd/nccl-exporter.service').read_text()
@@ -180,11 +245,20 @@ class Node(unittest.TestCase):
         self.assertEqual(len(list((self.folder / 'plugin').iterdir())), 1)
         self.assertEqual((self.folder / 'segments').stat().st_mode & 0o7777, 0o1777)
 
+    def test_the_directory_for_those_of_pods_has_no_sticky_bit(self):
+        """The kubelet gives a pod's directory this mode and root as its owner: with the bit the daemon could remove no file there."""
+        (self.folder / 'library').write_text('')
+        place = [DEPLOY / 'image/place-plugin', '--pods', self.folder / 'segments', self.folder / 'plugin']
+        self.assertEqual(run(*place, NCCL_EXPORTER_LIBRARY=str(self.folder / 'library')).returncode, 0)
+        self.assertEqual((self.folder / 'segments').stat().st_mode & 0o7777, 0o777)
+
     @unittest.skipUnless(shutil.which('systemd-analyze'), 'systemd-analyze is not installed')
     def test_systemd_takes_the_unit_and_finds_it_protected(self):
         unit = self.folder / 'nccl-exporter.service'
         unit.write_text((DEPLOY / 'systemd/nccl-exporter.service').read_text().replace('/usr/bin/nccl-exporter', '/bin/true'))
-        verified = run('systemd-analyze', 'verify', unit)
+        mount = self.folder / r'run-nccl\x2dexporter.mount'
+        mount.write_text((DEPLOY / 'systemd/run-nccl-exporter.mount').read_text())
+        verified = run('systemd-analyze', 'verify', unit, mount)
         if 'Failed to initialize manager' in verified.stderr:
             self.skipTest('systemd-analyze does not run here: ' + verified.stderr.strip())
         self.assertEqual((verified.returncode, verified.stderr), (0, ''))

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"text/template"
 )
@@ -94,18 +96,60 @@ func truncated(length int, text string) string {
 	return text
 }
 
+func integer(value any) int {
+	switch value := value.(type) {
+	case int:
+		return value
+	case float64:
+		return int(value)
+	case string:
+		number, err := strconv.Atoi(value)
+		check(err)
+		return number
+	}
+	panic(fmt.Sprintf("no number: %v", value))
+}
+
+func larger(a, b any) int {
+	if integer(a) > integer(b) {
+		return integer(a)
+	}
+	return integer(b)
+}
+
+func product(values ...any) int {
+	made := 1
+	for _, value := range values {
+		made *= integer(value)
+	}
+	return made
+}
+
+func replacedAll(pattern, text, by string) string {
+	return regexp.MustCompile(pattern).ReplaceAllString(text, by)
+}
+
 var functions = template.FuncMap{
 	"base":       path.Base,
 	"contains":   func(part, text string) bool { return strings.Contains(text, part) },
 	"default":    orDefault,
 	"dict":       dict,
 	"indent":     indent,
-	"int":        func(value any) int { return int(value.(float64)) },
+	"div":        func(a, b any) int { return integer(a) / integer(b) },
+	"get":        func(from map[string]any, key string) any { return from[key] },
+	"int":        integer,
 	"list":       func(items ...any) []any { return items },
+	"max":        larger,
+	"mod":        func(a, b any) int { return integer(a) % integer(b) },
+	"mul":        product,
 	"nindent":    func(spaces int, text string) string { return "\n" + indent(spaces, text) },
 	"replace":    func(old, new, text string) string { return strings.ReplaceAll(text, old, new) },
 	"quote":      func(value any) string { return toJSON(fmt.Sprint(value)) },
+	"regexFind":  func(pattern, text string) string { return regexp.MustCompile(pattern).FindString(text) },
+	"regexReplaceAll": replacedAll,
+	"sub":        func(a, b any) int { return integer(a) - integer(b) },
 	"ternary":    ternary,
+	"toString":   func(value any) string { return fmt.Sprint(value) },
 	"toJson":     toJSON,
 	"toYaml":     toYAML,
 	"trimSuffix": func(suffix, text string) string { return strings.TrimSuffix(text, suffix) },

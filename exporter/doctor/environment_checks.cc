@@ -17,6 +17,7 @@
 #include "exporter/catalogue/nearest_name.h"
 #include "exporter/doctor/checks.h"
 #include "exporter/findings/words.h"
+#include "exporter/node/systems_tmpfs.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -52,6 +53,11 @@ void CheckFileSystem(const std::string& path, Check& check) {
     fail("", fmt::format("make {} MiB of room", kLeastFreeBytes >> 20));
   } else if (status.f_files != 0 && status.f_ffree == 0) {
     fail(", no free inode", "remove files, or mount it with more inodes (nr_inodes)");
+  } else if (IsOnSystemsTmpfs(path)) {
+    check.verdict = Verdict::kWarn;
+    check.detail += ", which the system needs: a user who fills it stops the node";
+    check.change =
+        "mount a tmpfs there: systemctl start 'run-nccl\\x2dexporter.mount' while no job runs";
   } else if (!is_in_memory) {
     check.verdict = Verdict::kWarn;
     check.change = "use a tmpfs: counters on a disk or a network cost writes";
@@ -144,7 +150,10 @@ Check CheckDirectory(const std::string& path, const Writer& writer, bool was_cho
     return fail(fmt::format("{}, where user {} cannot make files", mode, writer.uid),
                 "chmod 1777 " + path);
   const mode_t others = status.st_uid == writer.uid ? S_IWOTH : S_IWGRP | S_IWOTH;
-  if ((status.st_mode & others) != 0 && (status.st_mode & S_ISVTX) == 0)
+  struct stat parent {};
+  const bool is_mount =
+      ::stat((path + "/..").c_str(), &parent) == 0 && parent.st_dev != status.st_dev;
+  if (!is_mount && (status.st_mode & others) != 0 && (status.st_mode & S_ISVTX) == 0)
     return fail(mode + ", where users can remove files of others: the plugin does not use it",
                 "chmod +t " + path);
   if (status.st_uid >= kFirstUser && status.st_uid != writer.uid) {

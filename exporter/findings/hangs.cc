@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "exporter/findings/hangs/hang_sentences.h"
-#include "exporter/findings/hangs/wait_graph.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -56,28 +55,41 @@ auto Has(bool GraphRank::*flag) {
 std::vector<Finding> HaltsOf(const GraphJob& job, int64_t taken_ns) {
   const GraphCommunicator* const found = MostWaiting(job, Has(&GraphRank::is_culprit));
   if (found == nullptr) return {};
-  return {HangSentences(job, *found, taken_ns, Severity::kCritical).Culprits()};
+  return {HangSentences(job, *found, taken_ns, true, Severity::kCritical).Culprits()};
 }
 
-std::vector<Finding> FindingsOf(const GraphJob& job, int64_t taken_ns, Severity severity) {
-  const auto words = [&](const GraphCommunicator& communicator) {
-    return HangSentences(job, communicator, taken_ns, severity);
+// A dead, stopped or missing rank does not go on by itself.
+bool HasGoneCulprit(const GraphJob& job) {
+  return std::ranges::any_of(job.communicators, [](const GraphCommunicator& communicator) {
+    return std::ranges::any_of(communicator.ranks, [](const GraphRank& rank) {
+      return rank.is_culprit && !rank.Lives();
+    });
+  });
+}
+
+// `lasting`: of what may go on by itself.
+std::vector<Finding> FindingsOf(const GraphJob& job, int64_t taken_ns, bool is_hang,
+                                Severity lasting) {
+  const Severity sure = is_hang ? Severity::kCritical : Severity::kWarning;
+  const auto words = [&](const GraphCommunicator& communicator, Severity severity) {
+    return HangSentences(job, communicator, taken_ns, is_hang, severity);
   };
   std::vector<Finding> findings;
   if (const auto* found = MostWaiting(job, Has(&GraphRank::is_culprit)))
-    findings.push_back(words(*found).Culprits());
+    findings.push_back(words(*found, HasGoneCulprit(job) ? sure : lasting).Culprits());
   if (const auto* found = MostWaiting(job, Has(&GraphRank::is_different)))
-    findings.push_back(words(*found).OtherCall());
+    findings.push_back(words(*found, sure).OtherCall());
   if (!findings.empty()) return findings;
   if (const auto* found = MostWaiting(job, [](const auto& c) { return c.nobody_behind; })) {
-    return {HasDifferentCalls(*found) ? words(*found).OtherCall() : words(*found).NobodyBehind()};
+    return {HasDifferentCalls(*found) ? words(*found, sure).OtherCall()
+                                      : words(*found, sure).NobodyBehind()};
   }
   const auto is_incomplete = [](const GraphCommunicator& c) { return !c.is_complete; };
   const GraphCommunicator* found = MostWaiting(
       job, [&](const GraphCommunicator& c) { return is_incomplete(c) && !c.is_queued; });
   if (found == nullptr) found = MostWaiting(job, is_incomplete);
   if (found == nullptr) found = MostWaiting(job, [](const GraphCommunicator&) { return true; });
-  if (found != nullptr) findings.push_back(words(*found).Elsewhere());
+  if (found != nullptr) findings.push_back(words(*found, lasting).Elsewhere());
   return findings;
 }
 
@@ -87,6 +99,15 @@ void Hangs::Record(const collector::NodeSnapshot& node) {
   memory_.Record(WaitGraph(node, memory_, times_.halted()));
 }
 
+Severity Hangs::SeverityOfLasting(const GraphJob& job) const {
+  const bool is_critical =
+      std::ranges::any_of(job.communicators, [&](const GraphCommunicator& communicator) {
+        return communicator.waited_ns >= times_.critical.count() &&
+               communicator.waited_ns >= memory_.LongestWaitNs(communicator.key);
+      });
+  return is_critical ? Severity::kCritical : Severity::kWarning;
+}
+
 std::vector<Finding> Hangs::Findings(const collector::NodeSnapshot& node) const {
   std::vector<Finding> findings;
   const WaitGraph hangs(node, memory_, times_.hang);
@@ -94,11 +115,12 @@ std::vector<Finding> Hangs::Findings(const collector::NodeSnapshot& node) const 
   const WaitGraph waits(node, memory_, times_.wait());
   // All graphs have the same jobs.
   for (size_t job = 0; job < hangs.jobs().size(); ++job) {
-    std::vector<Finding> of_job =
-        FindingsOf(hangs.jobs()[job], node.taken_realtime_ns, Severity::kCritical);
+    std::vector<Finding> of_job = FindingsOf(hangs.jobs()[job], node.taken_realtime_ns, true,
+                                             SeverityOfLasting(hangs.jobs()[job]));
     if (of_job.empty()) of_job = HaltsOf(halts.jobs()[job], node.taken_realtime_ns);
     if (of_job.empty())
-      of_job = FindingsOf(waits.jobs()[job], node.taken_realtime_ns, Severity::kWarning);
+      of_job =
+          FindingsOf(waits.jobs()[job], node.taken_realtime_ns, false, Severity::kWarning);
     std::ranges::move(of_job, std::back_inserter(findings));
   }
   return findings;

@@ -9,6 +9,7 @@
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
 #include "exporter/findings/hangs/hang_memory.h"
+#include "exporter/findings/hangs/wait_graph.h"
 #include "exporter/findings/judgement_times.h"
 
 namespace nccl_exporter::exporter {
@@ -23,14 +24,19 @@ class Hangs {
   // happened between its neighbours.
   void Record(const collector::NodeSnapshot& node);
 
-  // At most one finding per job and kind: a warning from JudgementTimes::wait() on, critical from
-  // `hang` on, and from `halted` on where a dead or stopped rank is the cause. Ages come from the
-  // snapshot alone: without a Record(), only ranks that are not here cannot be named.
+  // At most one finding per job and kind: a warning from JudgementTimes::wait() on. It is critical
+  // from `hang` on, and from `halted` on where a dead or stopped rank is the cause. Where the cause
+  // may go on by itself, or is not known here, it is critical from `critical` on, and not before it
+  // is longer than the waits that the communicator has survived. Ages come from the snapshot alone:
+  // without a Record(), only ranks that are not here cannot be named.
   std::vector<Finding> Findings(const collector::NodeSnapshot& node) const;
 
   const HangMemory& memory() const { return memory_; }
 
  private:
+  // Of a hang whose cause may go on by itself, or is not known here.
+  Severity SeverityOfLasting(const GraphJob& job) const;
+
   JudgementTimes times_;
   HangMemory memory_;
 };

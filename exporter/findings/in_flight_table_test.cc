@@ -76,7 +76,7 @@ TEST_F(InFlightTableTest, TheFindingIsOnTopAndItsCommunicatorFirst) {
   node_.processes[4].is_alive = false;
   const std::string text = Text();
   EXPECT_THAT(text,
-              HasSubstr(" in flight\nCritical: The job of user 1000 hangs since 22:12:30 UTC: "
+              HasSubstr(" in flight\nWarning: The job of user 1000 hangs since 22:12:30 UTC: "
                         "3 ranks wait for rank 2 of world (GPU 2, pid 1002, gpu-node-7), which "
                         "has not entered AllReduce #7 of world.\n  cost: "));
   EXPECT_LT(text.find("communicator 0000000000000abc"), text.find("communicator 0000000000000def"));

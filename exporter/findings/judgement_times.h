@@ -20,6 +20,9 @@ struct JudgementTimes {
   Ns hang = std::chrono::minutes(2);
   // It is shown to wait, as a warning, after so long: a quarter. Saving a checkpoint takes longer.
   Ns wait() const { return hang / 4; }
+  // A hang is critical from here on where its cause may go on by itself, such as a rank that saves
+  // a checkpoint (--critical-threshold). PyTorch ends a job whose NCCL operation lasts this long.
+  Ns critical = std::chrono::minutes(10);
   // Others wait for a dead or stopped rank if nothing has moved for so long: two evaluations of the
   // rules are one interval apart. A rank that only calls late is neither.
   Ns halted() const { return interval; }
@@ -50,9 +53,9 @@ struct JudgementTimes {
   JudgementTimes Scaled(double divisor) const {
     JudgementTimes scaled = *this;
     for (Ns JudgementTimes::*const time :
-         {&JudgementTimes::hang, &JudgementTimes::window, &JudgementTimes::late_for,
-          &JudgementTimes::late_history, &JudgementTimes::learning, &JudgementTimes::longest_step,
-          &JudgementTimes::interval, &JudgementTimes::step}) {
+         {&JudgementTimes::hang, &JudgementTimes::critical, &JudgementTimes::window,
+          &JudgementTimes::late_for, &JudgementTimes::late_history, &JudgementTimes::learning,
+          &JudgementTimes::longest_step, &JudgementTimes::interval, &JudgementTimes::step}) {
       scaled.*time = std::chrono::duration_cast<Ns>(this->*time / divisor);
     }
     return scaled;

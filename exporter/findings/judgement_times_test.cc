@@ -44,6 +44,7 @@ double NumberIn(const std::string& text, const char* pattern) {
 TEST(JudgementTimesTest, AreTheDefaultsOfTheAlertRules) {
   const JudgementTimes times;
   EXPECT_EQ(Seconds(times.hang), Default("hang-threshold"));
+  EXPECT_EQ(Seconds(times.critical), Default("critical-threshold"));
   EXPECT_EQ(Seconds(times.window), Default("window"));
   EXPECT_EQ(Seconds(times.late_for), 2 * Default("hold"));
   EXPECT_EQ(Seconds(times.late_history), Default("history"));
@@ -76,6 +77,7 @@ TEST(JudgementTimesTest, AreTheNumbersWithinTheRules) {
 TEST(JudgementTimesTest, AreAllScaled) {
   const JudgementTimes scaled = JudgementTimes().Scaled(15);
   EXPECT_EQ(Seconds(scaled.hang), 8);
+  EXPECT_EQ(Seconds(scaled.critical), 40);
   EXPECT_EQ(Seconds(scaled.window), 4);
   EXPECT_EQ(Seconds(scaled.late_for), 12);
   EXPECT_EQ(Seconds(scaled.late_history), 40);

@@ -32,10 +32,12 @@ std::tuple<uint64_t, std::string> Order(const std::string& text) {
   return {number, text};
 }
 
+bool NamesProcess(const JobPlace& place) { return !place.rank.empty() || !place.pid.empty(); }
+
 std::string RankName(const JobPlace& place) {
-  if (place.rank.empty()) return "node " + Printable(place.node);
-  return place.global_rank.empty() ? "rank " + Printable(place.rank)
-                                   : "global rank " + Printable(place.global_rank);
+  if (!NamesProcess(place)) return "node " + Printable(place.node);
+  if (!place.global_rank.empty()) return "global rank " + Printable(place.global_rank);
+  return place.rank.empty() ? "process " + Printable(place.pid) : "rank " + Printable(place.rank);
 }
 
 std::string CommunicatorName(const std::string& id, const std::string& name) {

@@ -48,7 +48,10 @@ GpuKey GpuOf(const JobPlace& place);
 // Ranks are texts of digits: by number, and others by text.
 std::tuple<uint64_t, std::string> Order(const std::string& text);
 
-// "global rank 3", "rank 3" where that is not known, "node gpu-1" without a rank.
+// Whether it is a process, or a rank of one: not a node, a communicator or a target.
+bool NamesProcess(const JobPlace& place);
+// "global rank 3"; where that is not known "rank 3", or "process 1003" without a communicator;
+// "node gpu-1" without a process.
 std::string RankName(const JobPlace& place);
 // The user's name of the communicator, or the begin of its id.
 std::string CommunicatorName(const std::string& id, const std::string& name);

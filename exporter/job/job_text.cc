@@ -133,7 +133,7 @@ class Page {
 
   // "global rank 3 (GPU 3) on node-0"; of a node or a target its name.
   static std::string PlaceText(const JobPlace& place) {
-    std::string text = place.rank.empty() ? "" : RankName(place);
+    std::string text = NamesProcess(place) ? RankName(place) : "";
     if (!place.gpu.empty()) text += " (GPU " + Printable(place.gpu) + ")";
     const std::string& node = place.node.empty() ? place.instance : place.node;
     if (!node.empty()) text += (text.empty() ? "" : " on ") + Printable(node);

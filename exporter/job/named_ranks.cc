@@ -63,8 +63,11 @@ class Naming {
     const auto life = lives_.find(ProcessOf(place));
     rank.is_reported = !state_.missing.contains(GpuOf(place));
     if (life != lives_.end()) rank.life = life->second;
-    const bool is_new = std::ranges::none_of(
-        rank.communicators, [&](const auto& known) { return known.first == place.comm; });
+    if (rank.place.rank.empty() && !place.rank.empty()) rank.place = place;  // of an alert without
+    const bool is_new =
+        !place.comm.empty() && std::ranges::none_of(rank.communicators, [&](const auto& known) {
+          return known.first == place.comm;
+        });
     if (is_new) rank.communicators.emplace_back(place.comm, place.comm_name);
     return rank;
   }
@@ -77,7 +80,7 @@ class Naming {
   }
 
   void AddAlert(const JobAlert& alert) {
-    if (alert.place.rank.empty() && alert.name != kLateNode) return;
+    if (!NamesProcess(alert.place) && alert.name != kLateNode) return;
     NamedRank& rank = Add(alert.place, named_);
     if (!rank.Has(alert.name)) rank.alerts.push_back(alert.name);
     rank.is_critical = rank.is_critical || alert.severity == "critical";

@@ -73,6 +73,25 @@ TEST_F(NamedRanksTest, RanksThatWaitAreNotNamedThoughAnotherIsAheadOfThem) {
   EXPECT_EQ(StateOf("a"), "waits");
 }
 
+// The alert is one for all communicators of the culprit.
+TEST_F(NamedRanksTest, ACulpritWithoutACommunicatorIsOneRankOfAllInWhichItIsWaitedFor) {
+  AddCommunicator("a", "dp", Ranks(0, 4), 0);
+  AddCommunicator("b", "tp", Ranks(0, 4), 0);
+  for (const char* const id : {"a", "b"}) {
+    Quiet(id, {0, 1, 2}, 101, 1, "AllReduce");
+    Quiet(id, {3}, 100, 0);
+    Wait(id, {0, 1, 2});
+    IsCulprit(id, 3, 1);
+  }
+  Labels culprit = RankOf("a", 3);
+  for (const char* const label : {"comm", "comm_name", "rank"}) culprit.erase(label);
+  Fire("NCCLHangCulprit", "critical", culprit);
+  EXPECT_THAT(Named(), ElementsAre("3: behind by 1"));
+  EXPECT_THAT(Perhaps(), IsEmpty());
+  EXPECT_THAT(Text(), HasSubstr("NCCLHangCulprit: global rank 3 (GPU 3) on node-0, for 8 min\n"));
+  EXPECT_THAT(Text(), HasSubstr("global rank 3   behind by 1  8 min  dp and 1 more"));
+}
+
 // Pairs of data parallel ranks in windows of sampling: rank 1 of each pair is behind, since it
 // waits for rank 7 in its own group, and no completion is seen.
 TEST_F(NamedRanksTest, VictimsInPairsAreNotNamedWhereNoCompletionIsSeen) {

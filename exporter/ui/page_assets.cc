@@ -10,7 +10,8 @@
 
 #include "exporter/scrape/gzip.h"
 #include "exporter/scrape/negotiation.h"
-#include "exporter/ui/page_files.h"  // generated
+#include "exporter/ui/page_files.h"     // generated
+#include "exporter/ui/runbook_files.h"  // generated
 #include "exporter/ui/web_paths.h"
 #include "exporter/version.h"
 
@@ -23,6 +24,7 @@ struct AssetRow {
   std::string_view text;
 };
 
+constexpr std::string_view kTextType = "text/plain; charset=utf-8";
 constexpr std::string_view kScriptType = "text/javascript; charset=utf-8";
 
 constexpr std::array kAssets{
@@ -42,7 +44,7 @@ constexpr std::array kAssets{
     AssetRow{kPageViewPath, kScriptType, kFileViewJs},
     AssetRow{kPageWordsPath, kScriptType, kFileWordsJs},
     AssetRow{kPageIconPath, "image/svg+xml", kFileIconSvg},
-    AssetRow{kApiDocumentPath, "text/plain; charset=utf-8", kFileApiMd},
+    AssetRow{kApiDocumentPath, kTextType, kFileApiMd},
 };
 
 // `text` for the content of an element, or for an attribute in double quotes.
@@ -84,15 +86,23 @@ PageAssets::PageAssets(std::string_view telemetry_path) {
     std::string text(row.text);
     Replace(text, "{{version}}", kVersion);
     Replace(text, "{{metrics}}", HtmlText(telemetry_path.substr(1)));
-    auto plain = std::make_shared<const std::string>(std::move(text));
-    auto compressed = std::make_shared<const std::string>(Gzip(*plain));
-    assets_.push_back(
-        {row.path, row.content_type, EtagOf(*plain), std::move(plain), std::move(compressed)});
+    Add(std::string(row.path), row.content_type, std::move(text));
   }
+  for (const auto& [name, text] : kRunbooks)
+    Add(std::string(kRunbooksPath) + std::string(name), kTextType, std::string(text));
+}
+
+void PageAssets::Add(std::string path, std::string_view content_type, std::string text) {
+  auto plain = std::make_shared<const std::string>(std::move(text));
+  auto compressed = std::make_shared<const std::string>(Gzip(*plain));
+  assets_.push_back({std::move(path), content_type, EtagOf(*plain), std::move(plain),
+                     std::move(compressed)});
 }
 
 HttpResponse PageAssets::Answer(const HttpRequest& request) const {
-  const auto asset = std::ranges::find(assets_, request.path, &Asset::path);
+  std::string_view path = request.path;
+  if (path.starts_with(kRunbooksPath) && path.ends_with(".md")) path.remove_suffix(3);
+  const auto asset = std::ranges::find(assets_, path, &Asset::path);
   if (asset == assets_.end()) return {.status = 404, .headers = {}, .body = "Not found\n"};
   const bool is_compressed = AcceptsGzip(request.accept_encoding);
   const std::string etag = '"' + asset->etag + (is_compressed ? "-gzip\"" : "\"");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PageAssets, the files of the daemon's page (page/), compiled in. Each is compressed once and has
+// PageAssets, the files of the daemon's page (page/), its API's document and the runbooks, compiled in. Each is compressed once and has
 // an ETag. Immutable after construction: any thread may call.
 #pragma once
 
@@ -29,12 +29,14 @@ class PageAssets {
 
  private:
   struct Asset {
-    std::string_view path;
+    std::string path;
     std::string_view content_type;
     std::string etag;
     std::shared_ptr<const std::string> plain;
     std::shared_ptr<const std::string> compressed;
   };
+
+  void Add(std::string path, std::string_view content_type, std::string text);
 
   std::vector<Asset> assets_;
 };

@@ -221,6 +221,18 @@ TEST_F(WebPagesTest, ThePartsOfThePageCarryAStrictPolicyAndHoldNothingFromElsewh
   }
 }
 
+// The page and alerts (generate-rules --runbooks) link to them.
+TEST_F(WebPagesTest, ServesTheRunbooksByNameAndByFile) {
+  const HttpAnswer answer = Get(port(), "/docs/runbooks/NCCLHangCulprit");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.headers.at("content-type"), "text/plain; charset=utf-8");
+  EXPECT_THAT(answer.body, testing::StartsWith("# NCCLHangCulprit\n"));
+  EXPECT_EQ(Get(port(), "/docs/runbooks/NCCLHangCulprit.md").body, answer.body);
+  for (const char* const name : {"", ".md", "NCCLHang", "../api.md", "NCCLHangCulprit.md.md"})
+    EXPECT_EQ(Get(port(), std::string("/docs/runbooks/") + name).status, 404) << name;
+  EXPECT_TRUE(IsWebPath("/docs/runbooks/NCCLHangCulprit")) << "it can be no path of the metrics";
+}
+
 TEST_F(WebPagesTest, TracesAreNotServedUnlessAskedFor) {
   EXPECT_EQ(Get(port(), "/debug/trace").status, 404);
   TracePage trace([](std::chrono::nanoseconds) {

@@ -42,8 +42,11 @@ inline constexpr std::array kWebPaths{
     kPageNetworkPath, kPagePlotPath,     kPageTablesPath,        kPageViewPath,
     kPageWordsPath,   kPageIconPath,     kApiDocumentPath};
 
+// Of the runbook of an alert: with its name, or that of its file (NAME.md).
+inline constexpr std::string_view kRunbooksPath = "/docs/runbooks/";
+
 constexpr bool IsWebPath(std::string_view path) {
-  return std::ranges::find(kWebPaths, path) != kWebPaths.end();
+  return std::ranges::find(kWebPaths, path) != kWebPaths.end() || path.starts_with(kRunbooksPath);
 }
 
 }  // namespace nccl_exporter::exporter

@@ -88,8 +88,8 @@ bool Segment::Create(const Options& options, const char* (*get)(const char* name
 // or us, or have been put where it is by root or by us: then its owner is the daemon's user. Only
 // root, or whoever set up our mount namespace, makes a mount point, or a directory whose parent
 // nobody else may write to. In /tmp and /dev/shm anybody may have been first. A mount point of
-// root's needs no sticky bit: it is one pod's, as kubelet makes it for a subPath, and all that
-// others who have it can do is to end our monitoring.
+// root's needs no sticky bit: it is one pod's, as kubelet makes it for a subPath. It lacks the bit
+// so that the daemon may remove what the pod leaves.
 bool Segment::TrustsDirectory(char* error, size_t error_size) const {
   struct stat directory {
   }, parent{};

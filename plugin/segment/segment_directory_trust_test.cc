@@ -104,8 +104,7 @@ TEST_F(SegmentDirectoryTrust, RefusesADirectoryWhereOthersMayRemoveFiles) {
   EXPECT_TRUE(JobCreates()) << "shared with its group by the user itself: " << said_;
 }
 
-// Kubelet makes the directory of a subPath with the permissions of the directory around it, but
-// without the sticky bit.
+// The directory of a pod, as the kubelet makes it.
 TEST_F(SegmentDirectoryTrust, UsesAMountPointOfRootsWithoutTheStickyBit) {
   const bool is_alone =
       unshare(CLONE_NEWNS) == 0 && mount("", "/", "", MS_REC | MS_PRIVATE, nullptr) == 0;
@@ -118,6 +117,8 @@ TEST_F(SegmentDirectoryTrust, UsesAMountPointOfRootsWithoutTheStickyBit) {
   EXPECT_FALSE(JobCreates());
   EXPECT_TRUE(Says("sticky bit")) << said_;
   umount2(shared_.c_str(), MNT_DETACH);
+  Give(shared_, 0, 0777);
+  EXPECT_FALSE(JobCreates()) << "the directory below is none";
 }
 
 TEST_F(SegmentDirectoryTrust, MakesADirectoryOfItsUserWhereNoneIsShared) {

@@ -54,7 +54,7 @@ class Monitoring {
   std::vector<std::string> Unanswered(double seconds) const;
 
   // The findings that the nodes' daemons show now, as alerts: one for each culprit, named
-  // "page:KIND", or one for the finding if it has none; "wait:KIND" of a hang that is not critical
+  // "page:KIND", or one for the finding if it has none; "wait:KIND" of a wait that is no hang
   // yet. Times are 0. None of those that only inform, and of daemons that do not answer.
   std::vector<PagedAlert> Findings();
 

@@ -9,7 +9,7 @@ const state = new URLSearchParams(location.search).get('state');
 const steps = state === 'history' ? 120 : 60;  // as many as the daemon keeps
 const bins = state === 'history' ? 8 : 2;      // in which the durations of one step are
 const times = Array.from({ length: steps }, (_, i) => taken - 5 * (steps - 1 - i));
-// Trouble began that long ago: two minutes make a hang critical.
+// Trouble began that long ago. Where a living rank has not called, the daemon makes it critical after ten minutes; the page shows what it is given.
 const age = 150.2, begun = taken - age, stepBegun = steps - 30;
 
 const processOf = (rank, change = {}) => ({

@@ -25,6 +25,7 @@ TIME_SCALE = 15  # by which the rules' durations are divided
 RETENTION_SECONDS = 20  # the default by the same
 # Shorter than by the scale alone, so that bandwidth has a past and a pause is a stall within the test.
 RULE_OPTIONS = ['--time-scale', str(TIME_SCALE), '--bandwidth-window', '75s', '--baseline', '5m', '--stall-threshold', '2m']
+DETAIL_SECONDS = 4  # between two scrapes of it, where alerts are scraped apart: 60 by the same
 NODES = 4
 SECONDS = 400  # of the jobs: longer than any test waits
 
@@ -141,10 +142,14 @@ class Cluster:
         nodes = [{'targets': [f'127.0.0.1:{target}'], 'labels': {'instance': f'node-{node}:9828', 'cluster': 'test'}} for node,
                  target in enumerate(self.ports)]
         dcgm = [{'targets': [f'127.0.0.1:{self.dcgm.server_address[1]}']}]
+        all_at_once = {'job_name': 'nccl-exporter', 'honor_labels': True, 'static_configs': nodes, **both}
+        of_part = lambda part: all_at_once | {'params': {'collect[]': [part]}}
+        detail = of_part('detail') | {'job_name': 'nccl-exporter-detail', 'scrape_interval': f'{DETAIL_SECONDS}s', 'relabel_configs': [
+            {'target_label': 'job', 'replacement': 'nccl-exporter'}, {'target_label': 'part', 'replacement': 'detail'}]}
+        of_daemons = [all_at_once] if flags else [of_part('alerts'), detail]
         (self.directory / f'{name}.yml').write_text(json.dumps({
             'global': {'scrape_interval': '1s', 'scrape_timeout': '1s', 'evaluation_interval': '1s'}, 'rule_files': [str(rules / '*.yml')],
-            'scrape_configs': [{'job_name': 'nccl-exporter', 'honor_labels': True, 'static_configs': nodes, **both},
-                               {'job_name': 'dcgm-exporter', 'scrape_interval': '5s', 'scrape_timeout': '5s', 'static_configs': dcgm}]}))
+            'scrape_configs': [*of_daemons, {'job_name': 'dcgm-exporter', 'scrape_interval': '5s', 'scrape_timeout': '5s', 'static_configs': dcgm}]}))
         self.start(f'prometheus-{name}', [PROMETHEUS, f'--config.file={self.directory / name}.yml', f'--storage.tsdb.path={self.directory / name}',
                                           f'--web.listen-address=127.0.0.1:{port}', '--query.lookback-delta=20s', '--log.level=warn', *flags])
         return PrometheusServer(port)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every expression of every dashboard and of the rules gets an answer from a real Prometheus that scrapes a cluster with faults,
-with classic and with native histograms."""
+"""Every expression of every dashboard and of the rules gets an answer from a real Prometheus that scrapes a cluster with faults: from one that takes alerts and
+detail apart, the detail less often, with classic histograms, and from one that takes all at once, with native ones."""
 import collections
 import dataclasses
 import itertools
@@ -27,8 +27,13 @@ POLL_SECONDS = 1
 CANDIDATES_A_POLL = 6
 RANGE_SECONDS = 40
 PANEL_SECONDS = 20
-# As Grafana sets them for this range and a scrape interval of a second.
-TIMES = {'__rate_interval': '4s', '__interval': '1s', '__range': f'{RANGE_SECONDS}s'}
+STEP_SECONDS = 1
+
+
+def times(query):
+    """As Grafana sets them for this range, of a data source whose own interval is as it comes, all divided by the time scale."""
+    rate_interval = dashboards.rate_interval_seconds(query, STEP_SECONDS * dashboards_cluster.TIME_SCALE) / dashboards_cluster.TIME_SCALE
+    return {'__rate_interval': f'{rate_interval:.0f}s', '__interval': f'{STEP_SECONDS}s', '__range': f'{RANGE_SECONDS}s'}
 
 # What has no answer here, and why.
 EMPTY = {
@@ -39,9 +44,9 @@ EMPTY = {
 }
 
 # What has an answer in some runs: proof by the last two evaluations, which are two seconds here; what processes wait for a late rank in their other
-# communicators, which jitter decides; and ranks whose operations in flight are not known,
+# communicators, which jitter decides; pipelines of two stages, which only hung jobs have; and ranks whose operations in flight are not known,
 # when a question is asked between the end of their series and the next evaluation. Their cases are in deploy/prometheus/tests.
-SOMETIMES = {'rule comm_rank:nccl_hang:unseen (13)',
+SOMETIMES = {'rule comm_rank:nccl_hang:unseen (13)', 'rule comm:nccl_p2p_operations:pair (5)',
              'rule process:nccl_wait_for_late:max (18)', 'rule comm_rank:nccl_wait_for_late:max (19)',
              'rule comm:nccl_straggler:weak (23)', 'rule comm_rank:nccl_straggler:proved (8)', 'rule comm_node:nccl_straggler:proved (12)'}
 
@@ -78,7 +83,7 @@ class Question:
         """The next expressions to try: with other values of the variables each time, if it has any."""
         names = dashboards.variables_in(self.query.expression) - dashboards.BUILT_IN
         if not names:
-            return [dashboards.substituted(self.query.expression, TIMES)]
+            return [dashboards.substituted(self.query.expression, times(self.query))]
         chosen = candidates[:1] + list(itertools.islice(itertools.cycle(candidates), self.tried, self.tried + CANDIDATES_A_POLL))
         self.tried += CANDIDATES_A_POLL
         texts = []
@@ -86,7 +91,7 @@ class Question:
             values = {name: escaped(candidate.get(name, '')) for name in names} | {'collective': '.*'}
             if not self.is_one_job:
                 values |= dict.fromkeys(('cluster', 'namespace', 'nccl_job', 'uid', 'comm_name', 'instance'), '.*')
-            texts.append(dashboards.substituted(self.query.expression, values | TIMES))
+            texts.append(dashboards.substituted(self.query.expression, values | times(self.query)))
         return list(dict.fromkeys(texts))
 
 
@@ -107,7 +112,7 @@ class DashboardsAndRules(unittest.TestCase):
         """The series of the answer that are more than NaN; an error fails the test."""
         now = time.time()
         answer = server.ask('query', query=text, time=now) if query.is_instant else \
-            server.ask('query_range', query=text, start=now - RANGE_SECONDS, end=now, step=1)
+            server.ask('query_range', query=text, start=now - RANGE_SECONDS, end=now, step=STEP_SECONDS)
         self.assertEqual(answer['status'], 'success', f'{query.place}: {text}: {answer.get("error")}')
         return [series for series in answer['data']['result'] if any(value != 'NaN' for value in values_of(series))]
 
@@ -162,15 +167,15 @@ class DashboardsAndRules(unittest.TestCase):
 
     def skip_if_too_busy(self):
         """A machine that misses scrapes hides what rules and panels are about."""
-        up = f'up{{job="nccl-exporter", instance!="node-{dashboards_cluster.NODES}:9828"}}'
+        up = f'up{{job="nccl-exporter", part="", instance!="node-{dashboards_cluster.NODES}:9828"}}'
         if self.cluster.classic.series(f'sum_over_time({up}[20s]) < 18'):
             self.skipTest('the machine is too busy: scrapes are missing')
 
     def rows(self, uid, title, letter='A', **values):
         """What a query of a panel answers now, label set and value, for the job or process of these values of the variables."""
-        panel, = [panel for panel in dashboards.panels(DASHBOARDS[uid]) if panel['title'] == title]
-        expression = panel['targets'][ord(letter) - ord('A')]['expr']
-        values = dict.fromkeys(dashboards.variables_in(expression) - dashboards.BUILT_IN, '.*') | values | TIMES | {'__range': '5m'}
+        query, = [query for query in dashboards.queries(DASHBOARDS[uid]) if query.place == f'{uid} / {title} / {letter}']
+        expression = query.expression
+        values = dict.fromkeys(dashboards.variables_in(expression) - dashboards.BUILT_IN, '.*') | values | times(query) | {'__range': '5m'}
         return [(series['metric'], float(series['value'][1]))
                 for series in self.cluster.classic.ask('query', query=dashboards.substituted(expression, values))['data']['result']]
 

@@ -37,13 +37,28 @@ class Query:
     expression: str
     is_instant: bool
     form: str = 'time_series'
+    interval_seconds: int = 0  # the least step, if it has one
+
+
+STOCK_INTERVAL_SECONDS = 15  # of a data source of Prometheus in Grafana
+
+
+def rate_interval_seconds(query, step_seconds):
+    """$__rate_interval where nobody has set the interval of the data source."""
+    interval = query.interval_seconds or STOCK_INTERVAL_SECONDS
+    return max(max(step_seconds, query.interval_seconds) + interval, 4 * interval)
+
+
+def seconds(text):
+    return int(text[:-1]) * {'s': 1, 'm': 60}[text[-1]] if text else 0
 
 
 def queries(dashboard):
     """Every expression of a dashboard: of panels, annotations and variables (of these, the series whose labels are asked for)."""
     for panel in panels(dashboard):
         for target in panel['targets']:
-            yield Query(f'{dashboard["uid"]} / {panel["title"]} / {target["refId"]}', target['expr'], target['instant'], target['format'])
+            yield Query(f'{dashboard["uid"]} / {panel["title"]} / {target["refId"]}', target['expr'], target['instant'], target['format'],
+                        seconds(target.get('interval')))
     for annotation in dashboard['annotations']['list']:
         yield Query(f'{dashboard["uid"]} / annotation {annotation["name"]}', annotation['target']['expr'], False)
     for variable in variables(dashboard):

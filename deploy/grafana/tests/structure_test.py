@@ -111,6 +111,23 @@ class Structure(unittest.TestCase):
         self.assertEqual({path.name: path.read_text() for path in (HERE / 'dashboards').iterdir()}, written,
                          'run deploy/grafana/generate-dashboards')
 
+    def test_rates_span_two_scrapes_of_the_detail(self):
+        """Regression: with detail every 60 s and the data source as it comes, a rate of a minute had one sample, and 39 panels were empty."""
+        short = [query.place for dashboard in DASHBOARDS.values() for query in dashboards.queries(dashboard)
+                 if '$__rate_interval' in query.expression and dashboards.rate_interval_seconds(query, 1) < 2 * 60]
+        self.assertEqual(short, [])
+
+    def test_ages_are_those_of_the_scrape(self):
+        """Regression: the age of what a daemon said a minute ago was a minute, in a job that makes a step a second."""
+        self.assertEqual([query.place for dashboard in DASHBOARDS.values() for query in dashboards.queries(dashboard) if 'time() - ' in query.expression], [])
+
+    def test_a_silent_target_counts_once(self):
+        """Regression: its two scrapes counted as two nodes."""
+        for uid in ('nccl-fleet', 'nccl-exporter'):
+            of_up = [query.expression for query in dashboards.queries(DASHBOARDS[uid]) if re.search(r'\bup\b', query.expression)]
+            self.assertEqual([expression for expression in of_up if 'max without (part) (up' not in expression], [])
+            self.assertTrue(of_up)
+
     def test_a_committed_file_has_a_line_for_each_panel(self):
         """So that a change of one is a change of one line."""
         for uid, dashboard in DASHBOARDS.items():

@@ -80,6 +80,8 @@ class Cluster:
         self.lost = lambda rank: 0  # completions that were not seen
         self.measured = lambda rank: 1  # factor by which the source of durations is wrong
         self.copies = []  # clusters of other users with the same nodes and times, who copy names and processes
+        self.global_rank = str  # of a rank; empty: not known
+        self.pci_bus_id = lambda rank: ''
         self.uid = '1000'  # of the segments' owner
         self.forgets = lambda node, t: False  # whether the node's daemon starts, without the counts that it kept
         self.counts_steps = lambda t: True  # a daemon does not in the first minute after its start
@@ -109,10 +111,10 @@ class Cluster:
 
     def labels(self, communicator, rank):
         return {'comm': communicator.id, 'comm_name': communicator.name, 'rank': str(communicator.members.index(rank)),
-                'gpu': str(rank % self.ranks_per_node), 'global_rank': str(rank), 'uid': self.uid} | self.job | self.target(rank)
+                'gpu': str(rank % self.ranks_per_node), 'global_rank': self.global_rank(rank), 'uid': self.uid} | self.job | self.target(rank)
 
     def identity(self, rank):
-        return {'pid': str(1000 + rank), 'global_rank': str(rank), 'uid': self.uid} | self.job | self.target(rank)
+        return {'pid': str(1000 + rank), 'global_rank': self.global_rank(rank), 'uid': self.uid} | self.job | self.target(rank)
 
     def waits(self, t):
         """Seconds per second in each communicator, by rank."""
@@ -267,7 +269,7 @@ class Cluster:
 
     def info_labels(self, communicator, rank):
         return self.labels(communicator, rank) | {
-            'hostname': f'gpu-node-{self.node(rank)}', 'gpu_uuid': f'GPU-{rank}', 'pci_bus_id': '', 'pid': str(1000 + rank),
+            'hostname': f'gpu-node-{self.node(rank)}', 'gpu_uuid': f'GPU-{rank}', 'pci_bus_id': self.pci_bus_id(rank), 'pid': str(1000 + rank),
             'local_rank': str(rank % self.ranks_per_node), 'timing_source': self.source(rank),
             'timing_reason': self.reason, 'sampling': 'none' if communicator.duty == 1 else 'windows'}
 

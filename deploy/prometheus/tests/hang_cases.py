@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hangs and their culprits, and ranks that are missing."""
+import math
+
 from cluster import Cluster
-from jobs import NOTHING_EVER, beside, tensor_and_data_parallel, data_parallel, pipeline, alert, rank_alert, copied_by_another_user, every_evaluation, waiting_for
+from jobs import NOTHING_EVER, beside, tensor_and_data_parallel, data_parallel, pipeline, alert, culprit_alert, rank_alert, copied_by_another_user, every_evaluation, waiting_for
 
 
 def a_rank_that_never_enters_is_named_after_two_minutes():
     cluster = data_parallel(15)
     cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
-    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    hang = [alert('NCCLCollectiveHang'), culprit_alert(0, 3)]
     return cluster, {11.75: [], 12.5: hang, 15: hang}
 
 
@@ -17,15 +19,14 @@ def of_the_ranks_behind_only_the_one_that_waits_for_nobody_is_named():
     cluster.hang(tensor[1], 600, [4, 5, 7])
     for i in range(4):
         cluster.hang(data[i], 600, [4 * node + i for node in (0, 2, 3)])
-    return cluster, {15: [alert('NCCLCollectiveHang')] + [rank_alert('NCCLHangCulprit', 'tp1', 2, 1, 2),
-                                                          rank_alert('NCCLHangCulprit', 'dp2', 1, 1, 2)]}
+    return cluster, {15: [alert('NCCLCollectiveHang'), culprit_alert(1, 2)]}
 
 
 def a_hang_is_told_though_another_user_copies_the_job_and_goes_on():
     cluster = data_parallel(15)
     cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
     copied_by_another_user(cluster)
-    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    hang = [alert('NCCLCollectiveHang'), culprit_alert(0, 3)]
     return cluster, {11.75: [], 12.5: hang, 15: hang}
 
 
@@ -64,7 +65,7 @@ def dead_processes_that_another_user_copied_are_not_named_in_the_hang_of_the_job
     copy.hang(copy.communicators[0], 300, range(8))
     copy.alive = lambda rank, t: t <= 600
     copy.served = lambda rank, t: True
-    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    hang = [alert('NCCLCollectiveHang'), culprit_alert(0, 3)]
     return cluster, {12.5: hang, 15: hang}
 
 
@@ -72,7 +73,7 @@ def the_hang_of_a_copied_job_is_told_by_its_user_and_not_of_the_job():
     cluster = data_parallel(15)
     copy = copied_by_another_user(cluster)
     copy.hang(copy.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
-    hang = [alert('NCCLCollectiveHang', uid='1001'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3, uid='1001')]
+    hang = [alert('NCCLCollectiveHang', uid='1001'), culprit_alert(0, 3, uid='1001')]
     return cluster, {11.75: [], 12.5: hang, 15: hang}
 
 
@@ -126,7 +127,7 @@ def a_killed_rank_is_named_until_the_job_has_ended():
     cluster.hang(cluster.communicators[0], 600, range(8))
     cluster.alive = lambda rank, t: t <= 600 if rank == 6 else t <= 3000
     cluster.served = lambda rank, t: rank != 6 or t <= 900
-    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]
+    hang = [alert('NCCLCollectiveHang'), culprit_alert(1, 2)]
     told = hang + [rank_alert('NCCLRanksMissing', 'dp', 6, 1, 2)]
     return cluster, {14: hang, 18: told, 40: told, 50: told, 52: []}
 
@@ -136,7 +137,7 @@ def the_ranks_that_die_when_a_hung_job_is_ended_are_not_named():
     cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
     cluster.alive = lambda rank, t: t <= 900 + 20 * rank
     cluster.served = lambda rank, t: True
-    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    hang = [alert('NCCLCollectiveHang', severity='warning'), culprit_alert(0, 3, severity='warning')]
     return cluster, {14: hang, 15.5: hang, 16.5: hang, 19.5: []}
 
 
@@ -148,8 +149,7 @@ def the_ranks_of_a_node_that_is_gone_are_named_until_the_job_has_ended():
     cluster.alive = lambda rank, t: t <= 3300
     cluster.served = lambda rank, t: True
     gone = [alert('NCCLCollectiveHang'), {'alertname': 'NCCLExporterDown'}]
-    gone += [rank_alert(name, communicator, rank, 2, i) for name in ('NCCLHangCulprit', 'NCCLRanksMissing') for i in range(4)
-             for communicator, rank in ((f'dp{i}', 2),)]
+    gone += [named for i in range(4) for named in (culprit_alert(2, i), rank_alert('NCCLRanksMissing', f'dp{i}', 2, 2, i))]
     return cluster, {14: gone, 45: gone, 57: [{'alertname': 'NCCLExporterDown'}]}
 
 
@@ -158,7 +158,7 @@ def of_a_node_that_is_gone_the_ranks_are_named():
     cluster.scraped = lambda node, t: node != 1 or t <= 600
     cluster.hang(cluster.communicators[0], 600, range(4))
     down = [{'alertname': 'NCCLExporterDown'}]
-    missing, culprits = ([rank_alert(name, 'dp', rank, 1, rank - 4) for rank in range(4, 8)] for name in ('NCCLRanksMissing', 'NCCLHangCulprit'))
+    missing, culprits = [rank_alert('NCCLRanksMissing', 'dp', rank, 1, rank - 4) for rank in range(4, 8)], [culprit_alert(1, gpu) for gpu in range(4)]
     return cluster, {11: [], 11.75: down + missing, 12.5: down + missing + [alert('NCCLCollectiveHang')] + culprits,
                      18: down + missing + [alert('NCCLCollectiveHang')] + culprits}
 
@@ -167,7 +167,7 @@ def a_hang_is_told_though_a_clock_is_set_back_in_it():
     cluster = data_parallel(15)
     cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
     cluster.clock = lambda node, t: -3600 if node == 1 and t > 780 else 0
-    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    hang = [alert('NCCLCollectiveHang'), culprit_alert(0, 3)]
     return cluster, {12.5: hang, 13.5: hang, 15: hang}
 
 
@@ -175,7 +175,7 @@ def a_hang_is_told_by_what_was_started_where_no_completion_is_seen():
     cluster = data_parallel(15)
     cluster.source = lambda rank: 'none'
     cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
-    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    hang = [alert('NCCLCollectiveHang'), culprit_alert(0, 3)]
     return cluster, {11.75: [], 12.5: hang, 15: hang}
 
 
@@ -185,7 +185,7 @@ def a_killed_rank_is_named_where_no_completion_is_seen():
     cluster.hang(cluster.communicators[0], 600, range(8))
     cluster.alive = lambda rank, t: rank != 6 or t <= 600
     cluster.served = lambda rank, t: rank != 6 or t <= 900
-    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]
+    hang = [alert('NCCLCollectiveHang'), culprit_alert(1, 2)]
     return cluster, {14: hang, 24: hang + [rank_alert('NCCLRanksMissing', 'dp', 6, 1, 2)]}
 
 
@@ -221,7 +221,7 @@ def a_stopped_rank_is_named_though_it_has_called_like_the_others():
     cluster = data_parallel(15)
     cluster.hang(cluster.communicators[0], 600, range(8))
     cluster.halted = lambda rank, t: rank == 6 and t > 600
-    return cluster, {15: [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]}
+    return cluster, {15: [alert('NCCLCollectiveHang'), culprit_alert(1, 2)]}
 
 
 def a_job_that_is_suspended_is_not_told():
@@ -237,8 +237,7 @@ def communicators_that_only_follow_from_a_missing_call_are_not_told():
     cluster.hang(tensor[1], 600, [4, 5, 7])
     for i in range(4):
         cluster.hang(data[i], 600, [4 * node + i for node in range(4) if (node, i) != (1, 2)])
-    return cluster, {15: [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'tp1', 2, 1, 2),
-                          rank_alert('NCCLHangCulprit', 'dp2', 1, 1, 2)]}
+    return cluster, {15: [alert('NCCLCollectiveHang'), culprit_alert(1, 2)]}
 
 
 def a_missing_send_names_the_rank_that_is_in_nothing():
@@ -247,8 +246,7 @@ def a_missing_send_names_the_rank_that_is_in_nothing():
     cluster.hang(sends[1], 600, [1, 5, 13])
     for stage in range(4):
         cluster.hang(data[stage], 600, [4 * stage + i for i in (0, 2, 3)])
-    return cluster, {15: [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'pp1', 2, 2, 1),
-                          rank_alert('NCCLHangCulprit', 'dp2', 1, 2, 1)]}
+    return cluster, {15: [alert('NCCLCollectiveHang'), culprit_alert(2, 1)]}
 
 
 def a_hang_is_told_where_some_ranks_have_no_plugin_but_not_blamed_on_the_network():
@@ -270,8 +268,53 @@ def a_copy_hides_no_missing_rank():
     cluster.alive = lambda rank, t: rank != 6 or t <= 600
     cluster.served = lambda rank, t: rank != 6 or t <= 900
     copied_by_another_user(cluster)
-    told = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2), rank_alert('NCCLRanksMissing', 'dp', 6, 1, 2)]
+    told = [alert('NCCLCollectiveHang'), culprit_alert(1, 2), rank_alert('NCCLRanksMissing', 'dp', 6, 1, 2)]
     return cluster, {18: told, 20: told}
+
+
+def hang_of(severity):
+    return [alert('NCCLCollectiveHang', severity=severity), culprit_alert(0, 0, severity=severity)]
+
+
+def a_save_of_five_minutes_of_one_rank_is_a_warning():
+    cluster = data_parallel(20)
+    cluster.hang(cluster.communicators[0], 600, range(1, 8), until=900)
+    return cluster, every_evaluation(12.5, 15, hang_of('warning')) | {17: []}
+
+
+def a_hang_that_may_end_is_critical_after_ten_minutes_and_once_a_longer_one_was_survived_after_that():
+    """Rank 0 saves for 15 minutes, then for 14, and then for ever."""
+    cluster = data_parallel(65)
+    for begin, end in (600, 1500), (1620, 2460), (2580, math.inf):
+        cluster.hang(cluster.communicators[0], begin, range(1, 8), until=end)
+    told = every_evaluation(12.5, 19.5, hang_of('warning')) | every_evaluation(22, 25, hang_of('critical')) | {27: []}
+    told |= every_evaluation(29.5, 41, hang_of('warning')) | {43: []}
+    return cluster, told | every_evaluation(45.5, 57.5, hang_of('warning')) | every_evaluation(60.25, 65, hang_of('critical'))
+
+
+def a_node_that_is_not_scraped_once_makes_no_hang_younger():
+    cluster = data_parallel(25)
+    cluster.hang(cluster.communicators[0], 600, range(1, 8))
+    cluster.scraped = lambda node, t: t != 1080
+    return cluster, every_evaluation(13, 17.75, hang_of('warning')) | every_evaluation(22, 25, hang_of('critical'))
+
+
+def a_hang_of_which_a_rank_is_not_seen_is_a_warning_first():
+    cluster = Cluster(1, 8, 25)
+    dp = cluster.add('dp', list(range(7)), ranks=8)
+    cluster.hang(dp, 600, range(7))
+    return cluster, {15: [alert('NCCLCollectiveHang', severity='warning')], 24: [alert('NCCLCollectiveHang', severity='critical')]}
+
+
+def a_hang_that_cannot_end_by_itself_is_critical_at_once():
+    return waiting_for([6], minutes=14), every_evaluation(12.75, 14, [
+        alert('NCCLCollectiveHang', severity='critical'), culprit_alert(1, 2, severity='critical')])
+
+
+def a_hang_with_a_rank_in_another_call_is_critical_at_once():
+    cluster = data_parallel(15)
+    cluster.hang(cluster.communicators[0], 600, range(8), {5: 'AllGather'})
+    return cluster, {14: [alert('NCCLCollectiveHang', severity='critical'), rank_alert('NCCLHangMismatchedCall', 'dp', 5, 1, 1, severity='critical')]}
 
 
 def a_rank_that_waited_in_a_hang_that_ended_is_named_when_it_is_killed():
@@ -282,8 +325,8 @@ def a_rank_that_waited_in_a_hang_that_ended_is_named_when_it_is_killed():
     cluster.alive = lambda rank, t: rank != 6 or t <= 900
     cluster.served = lambda rank, t: rank != 6 or t <= 1200
     hang = [alert('NCCLCollectiveHang')]
-    killed = hang + [rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]
-    return cluster, {12.5: hang + [rank_alert('NCCLHangCulprit', 'dp', 0, 0, 0)], 15: [], 17.5: killed, 19: killed,
+    killed = hang + [culprit_alert(1, 2)]
+    return cluster, {12.5: hang + [culprit_alert(0, 0)], 15: [], 17.5: killed, 19: killed,
                      24: killed + [rank_alert('NCCLRanksMissing', 'dp', 6, 1, 2)]}
 
 
@@ -292,7 +335,7 @@ def the_root_of_a_broadcast_that_is_ahead_blames_nobody_else():
     dp = cluster.communicators[0]
     cluster.hang(dp, 600, [1, 2, 4, 5, 6, 7], dict.fromkeys(range(8), 'Broadcast'))
     cluster.hang(dp, 600, [0], ahead=1)
-    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    hang = [alert('NCCLCollectiveHang'), culprit_alert(0, 3)]
     return cluster, {11.75: [], 12.5: hang, 15: hang}
 
 
@@ -301,7 +344,7 @@ def ranks_that_have_completed_a_reduce_blame_nobody_who_waits_in_it():
     dp = cluster.communicators[0]
     cluster.hang(dp, 600, [0, 1, 2, 4], dict.fromkeys(range(8), 'Reduce'))
     cluster.hang(dp, 600, [5, 6, 7], ahead=1)
-    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    hang = [alert('NCCLCollectiveHang'), culprit_alert(0, 3)]
     return cluster, {11.75: [], 12.5: hang, 15: hang}
 
 
@@ -313,17 +356,17 @@ def ranks_behind_in_a_group_that_waits_for_less_than_the_threshold_are_not_named
     cluster.hang(first, 600, range(8))
     cluster.hang(second, 690, range(8, 15))
     hang, inside = alert('NCCLCollectiveHang'), alert('NCCLHangNobodyBehind', comm=first.id)
-    return cluster, every_evaluation(12.5, 13.25, [hang, inside]) | {14: [hang, rank_alert('NCCLHangCulprit', 'second', 7, 3, 3)]}
+    return cluster, every_evaluation(12.5, 13.25, [hang, inside]) | {14: [hang, culprit_alert(3, 3)]}
 
 
 def a_killed_rank_is_named_after_two_evaluations():
-    return waiting_for([6]), {10.25: [], 10.5: [rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]}
+    return waiting_for([6]), {10.25: [], 10.5: [culprit_alert(1, 2)]}
 
 
 def a_stopped_rank_is_named_after_two_evaluations():
     cluster = waiting_for([])
     cluster.halted = lambda rank, t: rank == 6 and t > 600
-    return cluster, {10.25: [], 10.5: [rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]}
+    return cluster, {10.25: [], 10.5: [culprit_alert(1, 2)]}
 
 
 def restarted_in_place(cluster, at):
@@ -346,7 +389,7 @@ def operations_in_flight_when_a_job_restarts_in_place_are_not_told():
 
 
 def a_killed_rank_is_not_named_any_more_when_its_job_has_restarted_in_place():
-    culprit = rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)
+    culprit = culprit_alert(1, 2)
     return restarted_in_place(waiting_for([6], minutes=30), 660), {10.25: [], 10.5: [culprit], 11: [culprit]} | every_evaluation(13.25, 30, [])
 
 
@@ -354,7 +397,7 @@ def waiting_where_so_many_ranks_are_reported(ranks):
     cluster = waiting_for([6])
     for communicator in cluster.communicators:
         communicator.ranks = ranks
-    return cluster, {10.5: [], 11.5: [rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]}
+    return cluster, {10.5: [], 11.5: [culprit_alert(1, 2)]}
 
 
 def a_killed_rank_is_named_after_a_minute_where_another_rank_has_no_plugin():

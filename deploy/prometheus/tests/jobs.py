@@ -51,6 +51,11 @@ def rank_alert(name, communicator, rank, node, gpu, **labels):
     return alert(name, comm_name=communicator, rank=str(rank), hostname=f'gpu-node-{node}', gpu=str(gpu), **labels)
 
 
+def culprit_alert(node, gpu, **labels):
+    """One per process and GPU, for all of its communicators."""
+    return alert('NCCLHangCulprit', hostname=f'gpu-node-{node}', gpu=str(gpu), **labels)
+
+
 def every_evaluation(first, last, alerts):
     """The same alerts at each evaluation from one minute to another."""
     return {quarter / 4: alerts for quarter in range(round(first * 4), round(last * 4) + 1)}

@@ -3,7 +3,7 @@
 import math
 
 from cluster import Cluster
-from jobs import alert, data_parallel, rank_alert, unusable
+from jobs import alert, culprit_alert, data_parallel, rank_alert, unusable
 from network_jobs import NetworkJob
 
 MINUTE = 60
@@ -57,7 +57,7 @@ def the_last_of_two_ranks():
 
 
 def a_rank_that_never_enters():
-    return hanging([0, 1, 2]), until_over([alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)], HOLD)
+    return hanging([0, 1, 2]), until_over([alert('NCCLCollectiveHang'), culprit_alert(0, 3)], HOLD)
 
 
 def a_rank_in_another_call():
@@ -74,7 +74,7 @@ def a_killed_rank_until_the_others_are_killed_too():
     cluster = hanging(range(4), until=math.inf)
     cluster.alive = lambda rank, t: t <= (BEGIN if rank == 3 else END) * MINUTE
     cluster.served = lambda rank, t: t <= ((BEGIN if rank == 3 else END) + 5) * MINUTE  # the retention
-    told = [alert('NCCLCollectiveHang')] + [rank_alert(name, 'dp', 3, 0, 3) for name in ('NCCLHangCulprit', 'NCCLRanksMissing')]
+    told = [alert('NCCLCollectiveHang')] + [culprit_alert(0, 3), rank_alert('NCCLRanksMissing', 'dp', 3, 0, 3)]
     return cluster, until_over(told, HOLD)
 
 

@@ -68,12 +68,15 @@ def severity(name):
 def whole(labels, cluster, minute):
     """An alert as Prometheus sends it: a case has only the labels by which it is recognised. One of a target is made for each that is not scraped."""
     name = labels['alertname']
-    labels = {key: value for key, value in labels.items() if value} | {'severity': severity(name)}
+    labels = {key: value for key, value in labels.items() if value} | {'severity': labels.get('severity', severity(name))}
     if 'rank' in labels:
         communicator = next(c for c in cluster.communicators if c.name == labels['comm_name'])
         rank = communicator.members[int(labels['rank'])]
         return [cluster.labels(communicator, rank) | {'hostname': f'gpu-node-{cluster.node(rank)}', 'gpu_uuid': f'GPU-{rank}', 'pid': str(1000 + rank),
                                                       'timing_source': cluster.source(rank)} | labels]
+    if name == 'NCCLHangCulprit':
+        rank = int(labels['hostname'].rpartition('-')[2]) * cluster.ranks_per_node + int(labels['gpu'])
+        return [cluster.identity(rank) | {'gpu_uuid': f'GPU-{rank}'} | labels]
     if name == 'NCCLExporterDown':
         nodes = {cluster.node(rank) for rank in cluster.ranks}
         return [labels | {'job': 'nccl', 'instance': f'node{node}:9828'} for node in nodes if not cluster.scraped(node, minute * 60 - 60)]

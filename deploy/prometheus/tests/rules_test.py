@@ -29,8 +29,8 @@ def selector(labels):
 
 
 def samples(alerts):
-    """Alerts that differ by their communicator's identity only are counted."""
-    named = collections.Counter(selector({key: value for key, value in labels.items() if key != 'comm'}) for labels in alerts)
+    """Alerts that differ by their communicator's identity or their severity only are counted."""
+    named = collections.Counter(selector({key: value for key, value in labels.items() if key not in ('comm', 'severity')}) for labels in alerts)
     return [{'labels': labels, 'value': count} for labels, count in named.items()]
 
 
@@ -44,6 +44,9 @@ def test_of(case):
         checks += [{'expr': f'count(ALERTS{{alertstate="firing",alertname="{a["alertname"]}",comm="{a["comm"]}"}})',
                     'eval_time': f'{round(minute * 60)}s', 'exp_samples': [{'labels': '{}', 'value': 1}]}
                    for minute, alerts in expected.items() for a in alerts if 'comm' in a]
+        checks += [{'expr': f'group by (severity) (ALERTS{{alertstate="firing",alertname="{a["alertname"]}"}})', 'eval_time': f'{round(minute * 60)}s',
+                    'exp_samples': [{'labels': selector({'severity': a['severity']}), 'value': 1}]}
+                   for minute, alerts in expected.items() for a in alerts if 'severity' in a]
     return {'name': case.__name__, 'interval': '15s', 'input_series': cluster.series(READ_BY_RULES), 'promql_expr_test': checks}
 
 
@@ -62,11 +65,12 @@ def text_test(case):
     runbooks = 'https://github.com/nccl-exporter/nccl-exporter/blob/main/docs/runbooks'
     return {'name': case.__name__, 'interval': '15s', 'input_series': cluster.series(cluster.scraped_families), 'alert_rule_test': [
         {'eval_time': f'{round(minute * 60)}s', 'alertname': name, 'exp_alerts': [{
-            'exp_labels': labels | {'severity': severity_of(name)}, 'exp_annotations': texts | {'runbook_url': f'{runbooks}/{name}.md'}}]}
+            'exp_labels': {'severity': severity_of(name)} | labels, 'exp_annotations': texts | {'runbook_url': f'{runbooks}/{name}.md'}}]}
         for name, (labels, texts) in alerts.items()]}
 
 
 def severity_of(name):
+    """The first: of an alert with two, the higher one."""
     return re.search(rf'alert: {name}\n(?:.*\n)*?    labels: {{severity: (\w+)}}', RULES.read_text())[1]
 
 

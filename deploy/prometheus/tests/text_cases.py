@@ -7,12 +7,22 @@ from jobs import data_parallel, waiting_for
 from network_jobs import NetworkJob
 
 RANK_6 = {'rank': '6', 'gpu': '2', 'gpu_uuid': 'GPU-6', 'hostname': 'gpu-node-1', 'pid': '1006', 'global_rank': '6', 'job': 'nccl', 'instance': 'node1:9828'}
+CULPRIT_6 = {key: value for key, value in RANK_6.items() if key != 'rank'}
+WARNING = {'severity': 'warning'}
 JOB = {'nccl_job': '42', 'uid': '1000'}
 POD = {'cluster': 'c1', 'namespace': 'training', 'pod': 'trainer-0', 'container': 'main', 'nccl_job': 'llama'}
 
 
 def since(minutes):
-    return f'1970-01-01 00:{int(minutes):02}:{round(minutes % 1 * 60):02} +0000 UTC'
+    return f'1970-01-01 00:{int(minutes):02}:{round(minutes % 1 * 60):02} UTC'
+
+
+def culprit_of(cluster, state):
+    """The alert of rank 6, for which the others wait since the tenth minute."""
+    return cluster, 10.5, {'NCCLHangCulprit': (CULPRIT_6 | JOB, {
+        'summary': f'Job 42 hangs since {since(10)}: 7 GPUs wait for global rank 6 (GPU 2 on gpu-node-1), which is {state}',
+        'description': 'Ranks wait for global rank 6 (GPU 2 on gpu-node-1) in dp (rank 6), and it waits for no rank. GPU GPU-6, process 1006, target'
+                       ' node1:9828.'})}
 
 
 def a_late_rank():
@@ -60,15 +70,58 @@ def a_rank_that_never_enters_in_pods():
     comm = cluster.communicators[0].id
     job = {'cluster': 'c1', 'namespace': 'training', 'nccl_job': 'llama', 'uid': '1000'}
     return cluster, 15, {
-        'NCCLCollectiveHang': (job, {
+        'NCCLCollectiveHang': (job | WARNING, {
             'summary': f'Job llama (namespace training) on cluster c1 hangs in NCCL since {since(10)}: 7 GPUs wait',
-            'description': '7 operations of the job have been in flight for more than 2m without any progress on their communicators. NCCLHangCulprit names'
-                           ' the rank that they wait for. NCCLHangMismatchedCall names a rank in another call. NCCLHangNobodyBehind means that all ranks are'
-                           ' inside.'}),
-        'NCCLHangCulprit': (POD | job | RANK_6 | {'comm': comm, 'comm_name': 'dp', 'timing_source': 'kernel'}, {
-            'summary': f'Job llama (namespace training) on cluster c1 hangs since {since(10)}: 7 GPUs wait for global rank 6 (GPU 2 on gpu-node-1)',
-            'description': f'The ranks of communicator {comm} (dp) wait for global rank 6 (GPU 2 on gpu-node-1). It is behind by 1 operation, and it waits for no'
-                           ' rank. Rank 6 of the communicator, GPU GPU-6, process 1006, pod trainer-0, container main, target node1:9828.'})}
+            'description': '7 operations of the job have been in flight for more than 2m without any progress on their communicators. The job may go'
+                           ' on by itself: it is critical after 10m. NCCLHangCulprit names the rank that they wait for. NCCLHangMismatchedCall names a rank in'
+                           ' another call. NCCLHangNobodyBehind means that all ranks are inside.'}),
+        'NCCLHangCulprit': (POD | job | CULPRIT_6 | WARNING, {
+            'summary': f'Job llama (namespace training) on cluster c1 hangs since {since(10)}: 7 GPUs wait for global rank 6 (GPU 2 on gpu-node-1), which is alive',
+            'description': 'Ranks wait for global rank 6 (GPU 2 on gpu-node-1) in dp (rank 6, 1 operation behind), and it waits for no rank. GPU GPU-6,'
+                           ' process 1006, pod trainer-0, container main, target node1:9828.'})}
+
+
+def a_rank_that_never_enters_for_ten_minutes():
+    cluster = data_parallel(25)
+    cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 3, 4, 5, 7])
+    return cluster, 25, {
+        'NCCLCollectiveHang': (JOB, {
+            'summary': f'Job 42 hangs in NCCL since {since(10)}: 7 GPUs wait',
+            'description': '7 operations of the job have been in flight for more than 2m without any progress on their communicators. The job does not go on'
+                           ' by itself, or the hang is longer than 10m. NCCLHangCulprit names the rank that they wait for. NCCLHangMismatchedCall names a rank'
+                           ' in another call. NCCLHangNobodyBehind means that all ranks are inside.'})}
+
+
+def a_rank_without_a_global_rank_in_two_communicators():
+    cluster = Cluster(1, 4, 15)
+    for name in ('tp', 'dp'):
+        cluster.hang(cluster.add(name, list(range(4))), 600, [0, 1, 3])
+    cluster.global_rank = lambda rank: ''
+    return cluster, 15, {
+        'NCCLHangCulprit': (JOB | WARNING | {'gpu': '2', 'gpu_uuid': 'GPU-2', 'hostname': 'gpu-node-0', 'pid': '1002', 'job': 'nccl',
+                                                      'instance': 'node0:9828'}, {
+            'summary': f'Job 42 hangs since {since(10)}: 3 GPUs wait for process 1002 (GPU 2 on gpu-node-0), which is alive',
+            'description': 'Ranks wait for process 1002 (GPU 2 on gpu-node-0) in dp (rank 2, 1 operation behind), tp (rank 2, 1 operation behind), and it waits'
+                           ' for no rank. GPU GPU-2, process 1002, target node0:9828.'})}
+
+
+def a_stopped_rank():
+    cluster = waiting_for([])
+    cluster.halted = lambda rank, t: rank == 6 and t > 600
+    return culprit_of(cluster, 'dead or stopped')
+
+
+def a_stopped_rank_where_detail_is_scraped():
+    cluster = waiting_for([])
+    cluster.halted = lambda rank, t: rank == 6 and t > 600
+    cluster.scraped_families = re.compile('.*')
+    return culprit_of(cluster, 'stopped')
+
+
+def a_killed_rank_at_once_where_detail_is_scraped():
+    cluster = waiting_for([6])
+    cluster.scraped_families = re.compile('.*')
+    return culprit_of(cluster, 'dead')
 
 
 def a_killed_rank():
@@ -79,11 +132,7 @@ def a_killed_rank():
     comm = cluster.communicators[0].id
     labels = RANK_6 | JOB | {'comm': comm, 'comm_name': 'dp', 'timing_source': 'kernel'}
     details = 'Rank 6 of the communicator, GPU GPU-6, process 1006, target node1:9828.'
-    return cluster, 20, {
-        'NCCLHangCulprit': (labels, {
-            'summary': f'Job 42 hangs since {since(10)}: 7 GPUs wait for global rank 6 (GPU 2 on gpu-node-1)',
-            'description': f'The ranks of communicator {comm} (dp) wait for global rank 6 (GPU 2 on gpu-node-1). It is dead, stopped or missing, or takes no part'
-                           f' in their sends and receives, and it waits for no rank. {details}'}),
+    return cluster, 20, culprit_of(cluster, 'missing')[2] | {
         'NCCLRanksMissing': (labels, {
             'summary': 'Job 42: global rank 6 (GPU 2 on gpu-node-1) is no longer reported',
             'description': f'Global rank 6 (GPU 2 on gpu-node-1) has not been reported since {since(15.25)}, while others of communicator {comm} (dp) run or wait.'
@@ -91,13 +140,7 @@ def a_killed_rank():
 
 
 def a_killed_rank_at_once():
-    cluster = waiting_for([6])
-    comm = cluster.communicators[0].id
-    return cluster, 10.5, {
-        'NCCLHangCulprit': (RANK_6 | JOB | {'comm': comm, 'comm_name': 'dp', 'timing_source': 'kernel'}, {
-            'summary': f'Job 42 hangs since {since(10)}: 7 GPUs wait for global rank 6 (GPU 2 on gpu-node-1)',
-            'description': f'The ranks of communicator {comm} (dp) wait for global rank 6 (GPU 2 on gpu-node-1). It is dead, stopped or missing, or takes no part'
-                           ' in their sends and receives, and it waits for no rank. Rank 6 of the communicator, GPU GPU-6, process 1006, target node1:9828.'})}
+    return culprit_of(waiting_for([6]), 'dead or stopped')
 
 
 def a_rank_in_another_call():
@@ -148,7 +191,7 @@ def a_slow_link():
     comm = cluster.communicators[0].id
     return cluster, 50, {'NCCLBandwidthDegraded': (JOB | {'comm': comm, 'collective': 'AllReduce', 'size': '16777216'}, {
         'summary': 'Job 42: AllReduce of dp reaches 40% of its bus bandwidth',
-        'description': f'AllReduce of 16777216 bytes and more on communicator {comm} reaches only 40% of the bus bandwidth that it had in the 1h before. This is so'
+        'description': f'AllReduce of 16MiB and more on communicator {comm} reaches only 40% of the bus bandwidth that it had in the 1h before. This is so'
                        f' on every rank since {since(38.25)}.'})}
 
 
@@ -200,9 +243,10 @@ def a_job_without_gpu_times():
 def a_slow_adapter():
     cluster = NetworkJob(4, 2, 25)
     cluster.wire = lambda rank, t: 4 if rank == 3 else 1
+    cluster.pci_bus_id = lambda rank: '0000:4b:00.0'
     comm = cluster.communicators[0].id
     return cluster, 25, {
         'NCCLSlowNetworkNode': (JOB | {'comm': comm, 'hostname': 'gpu-node-1', 'job': 'nccl', 'instance': 'node1:9828'}, {
-            'summary': 'Job 42: sends of node gpu-node-1 are 4.0 times as long in the network as those of other nodes',
-            'description': f'Sends of 1 GPUs of node gpu-node-1 (node1:9828) on communicator {comm} (dp) have needed up to 4.0 times as long for a byte in the'
+            'summary': 'Job 42: sends of GPU 1 (PCI 0000:4b:00.0) on node gpu-node-1 are 4.0 times as long in the network as those of other nodes',
+            'description': f'Sends of GPU 1 (PCI 0000:4b:00.0) on node gpu-node-1 (node1:9828) on communicator {comm} (dp) have needed up to 4.0 times as long for a byte in the'
                            f' network as those of the same GPUs on other nodes since {since(2)}. They do not wait longer for their GPU or for their receiver.'})}

@@ -98,6 +98,13 @@ def stages_of_a_pipeline_do_not_count_as_waiting_for_a_rank():
     return cluster, MINUTE, of_job(0)
 
 
+def two_stages_of_a_pipeline_do_not_count_as_waiting_either():
+    """Each of them makes as many sends and receives as the other."""
+    cluster = pipeline(MINUTE, 2)
+    cluster.late = lambda rank, t: 0.2 if cluster.node(rank) == 1 else 0
+    return cluster, MINUTE, of_job(0)
+
+
 def all_that_wait_in_a_hang_are_lost():
     cluster = data_parallel(MINUTE + 6)
     cluster.hang(cluster.communicators[0], 60 * MINUTE, [0, 1, 2, 3, 4, 5, 7])

@@ -56,12 +56,15 @@ void Update(const GraphCommunicator& communicator, const GraphRank& rank, int64_
 
 void HangMemory::Record(const WaitGraph& graph) {
   std::map<collector::CommunicatorKey, Ranks> kept;
+  std::map<collector::CommunicatorKey, int64_t> longest_waits_ns;
   for (const GraphJob& job : graph.jobs()) {
     for (const GraphCommunicator& communicator : job.communicators) {
       // The node of the map stays in its place: the graph points to absent ranks in it.
       auto entry = communicators_.extract(communicator.key);
       Ranks& ranks = entry ? kept.insert(std::move(entry)).position->second
                            : kept.try_emplace(communicator.key).first->second;
+      longest_waits_ns[communicator.key] =
+          std::max(LongestWaitNs(communicator.key), communicator.waited_ns);
       std::set<uint64_t> here;
       for (const GraphRank& rank : communicator.ranks) {
         const uint64_t number = rank.rank.communicator->rank;
@@ -72,6 +75,7 @@ void HangMemory::Record(const WaitGraph& graph) {
     }
   }
   communicators_ = std::move(kept);
+  longest_waits_ns_ = std::move(longest_waits_ns);
   Fit();
 }
 

@@ -44,6 +44,13 @@ class HangMemory {
   // Absent ranks that found no place, summed since the start.
   uint64_t forgotten() const { return forgotten_; }
 
+  // The longest time for which a GPU waited in the communicator, as Record() saw it. A longer one
+  // has not been survived before.
+  int64_t LongestWaitNs(const collector::CommunicatorKey& key) const {
+    const auto found = longest_waits_ns_.find(key);
+    return found == longest_waits_ns_.end() ? 0 : found->second;
+  }
+
   // Empty where the communicator was not seen. Valid until Record().
   const Ranks& Of(const collector::CommunicatorKey& key) const {
     static const Ranks kNone;
@@ -56,6 +63,7 @@ class HangMemory {
   void Fit();
 
   std::map<collector::CommunicatorKey, Ranks> communicators_;
+  std::map<collector::CommunicatorKey, int64_t> longest_waits_ns_;
   uint64_t forgotten_ = 0;
 };
 

@@ -77,10 +77,11 @@ int SuretyOf(Standing standing) {
 }  // namespace
 
 HangSentences::HangSentences(const GraphJob& job, const GraphCommunicator& communicator,
-                             int64_t taken_realtime_ns, Severity severity)
+                             int64_t taken_realtime_ns, bool is_hang, Severity severity)
     : job_(job),
       here_(communicator),
       taken_realtime_ns_(taken_realtime_ns),
+      is_hang_(is_hang),
       severity_(severity),
       are_global_(HasGlobalRanks(job)) {
   for (const GraphRank& rank : here_.ranks) {
@@ -199,7 +200,7 @@ Finding HangSentences::Begin(FindingKind kind, std::string runbook) const {
 
 std::string HangSentences::Opening() const {
   return fmt::format("{} {} since {}", Capital(JobText(*here_.ranks.front().rank.process)),
-                     severity_ == Severity::kCritical ? "hangs" : "waits",
+                     is_hang_ ? "hangs" : "waits",
                      ClockText(oldest_->since_realtime_ns));
 }
 

@@ -14,9 +14,9 @@ namespace nccl_exporter::exporter {
 class HangSentences {
  public:
   // Findings are about `communicator` of `job`, in which a rank waits that lives. Both outlive this
-  // object.
+  // object. `is_hang`: it has waited for as long as a hang, so it is not only a wait.
   HangSentences(const GraphJob& job, const GraphCommunicator& communicator,
-                int64_t taken_realtime_ns, Severity severity);
+                int64_t taken_realtime_ns, bool is_hang, Severity severity);
 
   // The ranks with is_culprit: at least one.
   Finding Culprits() const;
@@ -43,6 +43,7 @@ class HangSentences {
   const GraphJob& job_;
   const GraphCommunicator& here_;
   const int64_t taken_realtime_ns_;
+  const bool is_hang_;
   const Severity severity_;
   const bool are_global_;              // the numbers of ranks
   size_t waiting_ = 0;                 // ranks

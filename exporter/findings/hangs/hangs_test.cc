@@ -51,7 +51,7 @@ TEST_F(HangTest, ARankThatNeverEntersIsNamedAfterTwoMinutesAndTheOthersWait) {
   ASSERT_THAT(findings, SizeIs(1));
   const Finding& finding = findings[0];
   EXPECT_EQ(finding.kind, FindingKind::kHangCulprit);
-  EXPECT_EQ(finding.severity, Severity::kCritical);
+  EXPECT_EQ(finding.severity, Severity::kWarning);
   EXPECT_EQ(finding.headline,
             "Job 4712 hangs since 22:12:30 UTC: 7 ranks wait for global rank 3 (GPU 3, pid 1003, "
             "gpu-node-7), which has not entered AllGather #101 of fsdp.");
@@ -116,11 +116,40 @@ TEST_F(HangTest, WaitsIsTheWordOfTheWarningFrom30SecondsOn) {
   EXPECT_EQ(findings[0].severity, Severity::kWarning);
   EXPECT_THAT(findings[0].headline, HasSubstr("Job 4712 waits since 22:14:31 UTC: 7 ranks wait"));
   job_.Wait(89);
+  EXPECT_THAT(Fresh(job_).at(0).headline, HasSubstr("Job 4712 waits since"));
+  job_.Wait(1);
+  EXPECT_THAT(Fresh(job_).at(0).headline, HasSubstr("Job 4712 hangs since"));
+}
+
+// Regression: a save of rank 0 of five minutes was critical.
+TEST_F(HangTest, AHangWhoseCauseMayGoOnIsAWarningUntilNcclsOwnTimeOut) {
+  MissCall(300);
+  EXPECT_EQ(Fresh(job_).at(0).severity, Severity::kWarning);
+  job_.Wait(299);
   EXPECT_EQ(Fresh(job_).at(0).severity, Severity::kWarning);
   job_.Wait(1);
-  findings = Fresh(job_);
-  EXPECT_EQ(findings.at(0).severity, Severity::kCritical);
-  EXPECT_THAT(findings.at(0).headline, HasSubstr("Job 4712 hangs since"));
+  EXPECT_EQ(Fresh(job_).at(0).severity, Severity::kCritical);
+}
+
+TEST_F(HangTest, AHangWhoseCauseIsNotOnThisNodeIsAWarningUntilNcclsOwnTimeOut) {
+  HandMadeNode job(2);
+  job.AddCommunicator("world", {0, 1}, 4);
+  job.Start({0, 1}, "world", 599);
+  EXPECT_EQ(Fresh(job).at(0).kind, FindingKind::kHangElsewhere);
+  EXPECT_EQ(Fresh(job).at(0).severity, Severity::kWarning);
+  job.Wait(1);
+  EXPECT_EQ(Fresh(job).at(0).severity, Severity::kCritical);
+}
+
+TEST_F(HangTest, AHangThatCannotGoOnIsCriticalAfterTwoMinutes) {
+  HandMadeNode killed = job_, inside = job_, different = job_;
+  killed.Start(kAll, "fsdp", 120);
+  killed.node.processes[2].is_alive = false;
+  inside.Start(kAll, "fsdp", 120);
+  different.Start({0, 1, 2, 4, 5, 6, 7}, "fsdp", 120, Function::kAllGather);
+  different.Start(3, "fsdp", 120, Function::kReduceScatter);
+  for (const HandMadeNode& job : {killed, inside, different})
+    EXPECT_EQ(Fresh(job).at(0).severity, Severity::kCritical);
 }
 
 TEST_F(HangTest, ACommunicatorOnWhichSomethingMovesDoesNotHang) {
@@ -171,6 +200,24 @@ std::vector<Finding> Followed(Hangs& hangs, HandMadeNode& job, int64_t seconds) 
     hangs.Record(job.node);
   }
   return hangs.Findings(job.node);
+}
+
+// A rank that saves for 15 minutes now and then.
+TEST_F(HangTest, AWaitThatItsCommunicatorHasSurvivedIsNotCriticalAgain) {
+  const auto severity_after = [](Hangs& hangs, HandMadeNode& job, int64_t seconds) {
+    return Followed(hangs, job, seconds).at(0).severity;
+  };
+  Hangs hangs{JudgementTimes()};
+  job_.Start({0, 1, 2, 4, 5, 6, 7}, "fsdp", 0);
+  EXPECT_EQ(severity_after(hangs, job_, 595), Severity::kWarning);
+  EXPECT_EQ(severity_after(hangs, job_, 305), Severity::kCritical);
+  for (const size_t rank : kAll) {
+    job_.Of(rank, "fsdp").in_flight.clear();
+    job_.Complete(rank, "fsdp", -900);
+  }
+  job_.Start({0, 1, 2, 4, 5, 6, 7}, "fsdp", -900);
+  EXPECT_EQ(severity_after(hangs, job_, 895), Severity::kWarning);
+  EXPECT_EQ(severity_after(hangs, job_, 10), Severity::kCritical);
 }
 
 TEST_F(HangTest, AKilledOrStoppedRankIsCriticalAfterTwentySeconds) {

@@ -60,6 +60,7 @@ struct GraphCommunicator {
   bool may_be_cut = false;       // the daemon has no room for all communicators of this node
   bool is_still = false;         // no rank has started or completed anything for half the threshold
   bool has_waited = false;       // a GPU that waits in it has waited for the whole threshold
+  int64_t waited_ns = 0;         // the longest of these waits, if it has
   bool is_queued = false;        // a rank of it is in an older operation elsewhere
   bool nobody_behind = false;    // and no rank of the job is the cause
 };

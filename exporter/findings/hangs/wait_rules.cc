@@ -171,18 +171,23 @@ class JobJudge {
   }
 
   void FindWaited() {
-    std::set<GpuOfProcess> waited;
+    std::map<GpuOfProcess, int64_t> waited_ns;
     for (const GraphCommunicator& communicator : communicators_) {
       for (const GraphRank& rank : communicator.ranks) {
         if (!rank.waits) continue;
         waiting_.insert(rank.gpu());
-        if (rank.Lives() && AgeOf(rank) >= threshold_ns_) waited.insert(rank.gpu());
+        if (!rank.Lives() || AgeOf(rank) < threshold_ns_) continue;
+        int64_t& longest_ns = waited_ns[rank.gpu()];
+        longest_ns = std::max(longest_ns, AgeOf(rank));
       }
     }
     for (GraphCommunicator& communicator : communicators_) {
-      communicator.has_waited = Any(communicator, [&](const GraphRank& rank) {
-        return rank.waits && waited.contains(rank.gpu());
-      });
+      for (const GraphRank& rank : communicator.ranks) {
+        const auto waited = waited_ns.find(rank.gpu());
+        if (!rank.waits || waited == waited_ns.end()) continue;
+        communicator.has_waited = true;
+        communicator.waited_ns = std::max(communicator.waited_ns, waited->second);
+      }
     }
   }
 

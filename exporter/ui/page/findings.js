@@ -69,7 +69,7 @@ const copyButton = () => {
 };
 
 const details = () => {
-  const list = make('dl', 'facts'), link = communicatorLink(), button = copyButton();
+  const list = make('dl', 'facts'), link = communicatorLink(), runbook = make('a'), button = copyButton();
   const element = make('div');
   element.append(list, button);
   element.show = (finding, node) => {
@@ -80,6 +80,8 @@ const details = () => {
       link.href = hashWithOpen(key);
       setText(link, communicatorName(comm));
     }
+    setText(runbook, finding.runbook);
+    runbook.href = `docs/runbooks/${encodeURIComponent(finding.runbook)}`;
     fillList(list, [
       ['Culprit', culpritsText(finding)],
       ['Next', finding.next],
@@ -87,7 +89,7 @@ const details = () => {
       ...finding.evidence.map(({ name, value }) => [capital(name), value]),
       ['Job', finding.job],
       ['Communicator', comm ? link : finding.comm_name],
-      ['Runbook', finding.runbook],
+      ['Runbook', finding.runbook && runbook],
     ].filter(([, value]) => value));
     button.dataset.text = copyText(finding, node);
   };
