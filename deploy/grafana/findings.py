@@ -13,6 +13,7 @@ KINDS = {
     'process_killed': 'killed',
     'segments_unusable': 'unusable files',
     'operations_not_followed': 'not followed',
+    'abandoned': 'abandoned',
 }
 SEVERITIES = ['info', 'warning', 'critical']  # the worst last; the number of one is its place from 1 on
 

@@ -28,6 +28,7 @@ enum class FindingKind : uint8_t {
   kProcessKilled,
   kSegmentsUnusable,
   kOperationsNotFollowed,
+  kAbandoned,
   kCount
 };
 inline constexpr CodeTable<FindingKind> kFindingKinds{{
@@ -46,6 +47,8 @@ inline constexpr CodeTable<FindingKind> kFindingKinds{{
      "files or directories of segments cannot be used"},
     {FindingKind::kOperationsNotFollowed, "operations_not_followed",
      "operations are counted and not followed, by no design"},
+    {FindingKind::kAbandoned, "abandoned",
+     "operations of a communicator do not end, and their processes go on in others"},
 }};
 static_assert(IsInOrder(kFindingKinds));
 

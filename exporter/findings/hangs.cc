@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
+#include "exporter/findings/hangs/abandoned.h"
 #include "exporter/findings/hangs/hang_sentences.h"
 #include "exporter/findings/hangs/wait_graph.h"
 
@@ -84,14 +86,14 @@ std::vector<Finding> FindingsOf(const GraphJob& job, int64_t taken_ns, Severity 
 }  // namespace
 
 void Hangs::Record(const collector::NodeSnapshot& node) {
-  memory_.Record(WaitGraph(node, memory_, times_.halted()));
+  memory_.Record(WaitGraph(node, memory_, times_, times_.halted()));
 }
 
 std::vector<Finding> Hangs::Findings(const collector::NodeSnapshot& node) const {
   std::vector<Finding> findings;
-  const WaitGraph hangs(node, memory_, times_.hang);
-  const WaitGraph halts(node, memory_, times_.halted(), Suspects::kHalted);
-  const WaitGraph waits(node, memory_, times_.wait());
+  const WaitGraph hangs(node, memory_, times_, times_.hang);
+  const WaitGraph halts(node, memory_, times_, times_.halted(), Suspects::kHalted);
+  const WaitGraph waits(node, memory_, times_, times_.wait());
   // All graphs have the same jobs.
   for (size_t job = 0; job < hangs.jobs().size(); ++job) {
     std::vector<Finding> of_job =
@@ -100,6 +102,9 @@ std::vector<Finding> Hangs::Findings(const collector::NodeSnapshot& node) const 
     if (of_job.empty())
       of_job = FindingsOf(waits.jobs()[job], node.taken_realtime_ns, Severity::kWarning);
     std::ranges::move(of_job, std::back_inserter(findings));
+    if (std::optional<Finding> abandoned =
+            AbandonedOf(hangs.jobs()[job], node.taken_realtime_ns, times_.hang))
+      findings.push_back(*std::move(abandoned));
   }
   return findings;
 }

@@ -23,8 +23,8 @@ class Hangs {
   // happened between its neighbours.
   void Record(const collector::NodeSnapshot& node);
 
-  // At most one finding per job and kind: a warning from JudgementTimes::wait() on, critical from
-  // `hang` on, and from `halted` on where a dead or stopped rank is the cause. Ages come from the
+  // At most one finding per job and kind, of abandoned communicators too. Hangs are a warning from
+  // JudgementTimes::wait() on, critical from `hang` on, and from `halted` on where a dead or stopped rank is the cause. Ages come from the
   // snapshot alone: without a Record(), only ranks that are not here cannot be named.
   std::vector<Finding> Findings(const collector::NodeSnapshot& node) const;
 

@@ -68,7 +68,8 @@ std::vector<CommunicatorOnNode> CommunicatorsWithFinalized(const collector::Node
 }  // namespace
 
 WaitGraph::WaitGraph(const collector::NodeSnapshot& node, const HangMemory& memory,
-                     std::chrono::nanoseconds threshold, Suspects suspects)
+                     const JudgementTimes& times, std::chrono::nanoseconds threshold,
+                     Suspects suspects)
     : taken_realtime_ns_(node.taken_realtime_ns) {
   std::map<JobKey, GraphJob> jobs;
   for (const CommunicatorOnNode& found : CommunicatorsWithFinalized(node)) {
@@ -80,7 +81,7 @@ WaitGraph::WaitGraph(const collector::NodeSnapshot& node, const HangMemory& memo
     jobs[JobKeyOf(found.key)].communicators.push_back(std::move(communicator));
   }
   for (auto& [key, job] : jobs) {
-    ApplyWaitRules(job, node.taken_realtime_ns, threshold, suspects);
+    ApplyWaitRules(job, node.taken_realtime_ns, times, threshold, suspects);
     jobs_.push_back(std::move(job));
   }
 }
