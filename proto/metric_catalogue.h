@@ -332,8 +332,8 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      MetricPart::kAlerts},
     {Metric::kStalledProcessProgress, "nccl_stalled_process_progress", MetricType::kGauge, "",
      LabelScope::kCommunicator, "",
-     "The same of all communicators of the process, at the same times, where completion cannot be "
-     "seen; else absent.",
+     "The same of all communicators of the process, at the same times, where an operation is in "
+     "flight or completion cannot be seen; else absent.",
      MetricPart::kAlerts},
     {Metric::kStalledStartedSequence, "nccl_stalled_started_sequence", MetricType::kGauge, "",
      LabelScope::kCommunicator, "", "nccl_collective_started_sequence, at the same times.",

@@ -10,8 +10,8 @@
 
 namespace nccl_exporter {
 
-// Where durations come from, per communicator (label `timing_source`). Append only, as all that
-// follow.
+// Where completions and durations come from, per communicator (label `timing_source`). Append
+// only, as all that follow.
 enum class TimingSource : uint8_t { kNone, kKernel, kKernelCpu, kProxy, kCount };
 inline constexpr CodeTable<TimingSource> kTimingSources{{
     {TimingSource::kNone, "none", "counts and bytes only"},
@@ -19,12 +19,14 @@ inline constexpr CodeTable<TimingSource> kTimingSources{{
     {TimingSource::kKernelCpu, "kernel_cpu",
      "CPU clock at delivery of KernelCh events, which carry no time in 2.26"},
     {TimingSource::kProxy, "proxy",
-     "CPU clock, from the first proxy operation taken up to the last one done: network operations "
-     "only"},
+     "completions of network operations by NCCL's proxy events, which give no durations"},
 }};
 static_assert(IsInOrder(kTimingSources));
 constexpr std::string_view NameOf(TimingSource source) {
   return RowIn(kTimingSources, source).name;
+}
+constexpr bool HasDurations(TimingSource source) {
+  return source == TimingSource::kKernel || source == TimingSource::kKernelCpu;
 }
 
 // Why that source was chosen (label `timing_reason`); chosen once per process and NCCL library by

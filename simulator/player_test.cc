@@ -249,6 +249,20 @@ TEST(Player, MakesCommunicatorsAgainAndMidway) {
   EXPECT_EQ(ids.size(), 6u);
 }
 
+TEST(Player, ReportsNoEndOfWhatIsAborted) {
+  JobOptions options = OneAllReduce(23007);
+  options.steps = 4;
+  std::string error;
+  options.workload.elastic = ParseElasticChange("revoke@1", 23007, error);
+  const RecordedJob job = Record(options, {kTimedMask, 0});
+  EXPECT_EQ(job.Starting("init").size(), 2u);
+  EXPECT_EQ(job.Starting("finalize").size(), 2u) << "by ncclCommDestroy, at the end of the job";
+  EXPECT_EQ(job.Starting("U +Coll #").size(), 4u);
+  const size_t channels = job.Starting("T +KernelCh").size();
+  EXPECT_EQ(job.Starting("T -KernelCh").size(), channels / 4 * 3);
+  EXPECT_EQ(job.TruthOf("AllReduce")["completed"], 1) << "of the first communicator";
+}
+
 TEST(Player, AnnouncesNoChannelsForCollNetIn227To230) {
   JobOptions options = OneAllReduce(23007);
   options.workload.layout = "dp";

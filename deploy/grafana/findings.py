@@ -15,6 +15,7 @@ KINDS = {
     'operations_not_followed': 'not followed',
     'not_judged': 'not judged: late ranks cannot be seen',
     'ranks_unmeasured': 'not measured: ranks of the node are not seen',
+    'abandoned': 'abandoned',
 }
 SEVERITIES = ['info', 'warning', 'critical']  # the worst last; the number of one is its place from 1 on
 

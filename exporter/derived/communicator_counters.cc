@@ -24,9 +24,7 @@ bool LosesTimes(Loss loss) {
 // Whether two collectives of it never run at once. That of a copy of libnccl, of operations for
 // which no communicator was free, holds several communicators.
 bool RunsOneByOne(const collector::CommunicatorSnapshot& communicator) {
-  return (communicator.timing_source == TimingSource::kKernel ||
-          communicator.timing_source == TimingSource::kKernelCpu) &&
-         !communicator.is_overflow;
+  return HasDurations(communicator.timing_source) && !communicator.is_overflow;
 }
 
 // Whether nothing says that an operation stays untimed.

@@ -30,6 +30,7 @@ enum class FindingKind : uint8_t {
   kOperationsNotFollowed,
   kNotJudged,
   kRanksUnmeasured,
+  kAbandoned,
   kCount
 };
 inline constexpr CodeTable<FindingKind> kFindingKinds{{
@@ -51,6 +52,8 @@ inline constexpr CodeTable<FindingKind> kFindingKinds{{
     {FindingKind::kNotJudged, "not_judged", "late ranks of a job cannot be seen"},
     {FindingKind::kRanksUnmeasured, "ranks_unmeasured",
      "ranks that must be on this node are not seen"},
+    {FindingKind::kAbandoned, "abandoned",
+     "operations of a communicator do not end, and their processes go on in others"},
 }};
 static_assert(IsInOrder(kFindingKinds));
 

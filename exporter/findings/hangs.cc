@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
+#include "exporter/findings/hangs/abandoned.h"
 #include "exporter/findings/hangs/hang_sentences.h"
 
 namespace nccl_exporter::exporter {
@@ -96,7 +98,7 @@ std::vector<Finding> FindingsOf(const GraphJob& job, int64_t taken_ns, bool is_h
 }  // namespace
 
 void Hangs::Record(const collector::NodeSnapshot& node) {
-  memory_.Record(WaitGraph(node, memory_, times_.halted()));
+  memory_.Record(WaitGraph(node, memory_, times_, times_.halted()));
 }
 
 Severity Hangs::SeverityOfLasting(const GraphJob& job) const {
@@ -110,9 +112,9 @@ Severity Hangs::SeverityOfLasting(const GraphJob& job) const {
 
 std::vector<Finding> Hangs::Findings(const collector::NodeSnapshot& node) const {
   std::vector<Finding> findings;
-  const WaitGraph hangs(node, memory_, times_.hang);
-  const WaitGraph halts(node, memory_, times_.halted(), Suspects::kHalted);
-  const WaitGraph waits(node, memory_, times_.wait());
+  const WaitGraph hangs(node, memory_, times_, times_.hang);
+  const WaitGraph halts(node, memory_, times_, times_.halted(), Suspects::kHalted);
+  const WaitGraph waits(node, memory_, times_, times_.wait());
   // All graphs have the same jobs.
   for (size_t job = 0; job < hangs.jobs().size(); ++job) {
     std::vector<Finding> of_job = FindingsOf(hangs.jobs()[job], node.taken_realtime_ns, true,
@@ -122,6 +124,9 @@ std::vector<Finding> Hangs::Findings(const collector::NodeSnapshot& node) const 
       of_job =
           FindingsOf(waits.jobs()[job], node.taken_realtime_ns, false, Severity::kWarning);
     std::ranges::move(of_job, std::back_inserter(findings));
+    if (std::optional<Finding> abandoned =
+            AbandonedOf(hangs.jobs()[job], node.taken_realtime_ns, times_.hang))
+      findings.push_back(*std::move(abandoned));
   }
   return findings;
 }

@@ -24,11 +24,12 @@ class Hangs {
   // happened between its neighbours.
   void Record(const collector::NodeSnapshot& node);
 
-  // At most one finding per job and kind: a warning from JudgementTimes::wait() on. It is critical
-  // from `hang` on, and from `halted` on where a dead or stopped rank is the cause. Where the cause
-  // may go on by itself, or is not known here, it is critical from `critical` on, and not before it
-  // is longer than the waits that the communicator has survived. Ages come from the snapshot alone:
-  // without a Record(), only ranks that are not here cannot be named.
+  // At most one finding per job and kind, of abandoned communicators too. Hangs are a warning from
+  // JudgementTimes::wait() on. They are critical from `hang` on, and from `halted` on where a dead or
+  // stopped rank is the cause. Where the cause may go on by itself, or is not known here, they are
+  // critical from `critical` on, and not before they are longer than the waits that the communicator
+  // has survived. Ages come from the snapshot alone: without a Record(), only ranks that are not here
+  // cannot be named.
   std::vector<Finding> Findings(const collector::NodeSnapshot& node) const;
 
   const HangMemory& memory() const { return memory_; }

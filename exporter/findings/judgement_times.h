@@ -27,6 +27,12 @@ struct JudgementTimes {
   // rules are one interval apart. A rank that only calls late is neither.
   Ns halted() const { return interval; }
 
+  // A rank goes on without a communicator if its process makes progress so long after the
+  // communicator stood still: longer than a victim of a hang completes what was under way.
+  Ns went_on() const { return hang / 4; }
+  // That still holds if the process pauses for so long: the time-out of NCCL's watchdog in PyTorch.
+  Ns abandoned_for() const { return 5 * hang; }
+
   // Rates of late ranks are over this time (--window), shares of arrivals over twice that.
   Ns window = std::chrono::minutes(1);
   Ns arrivals_window() const { return 2 * window; }

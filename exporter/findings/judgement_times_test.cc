@@ -45,6 +45,11 @@ TEST(JudgementTimesTest, AreTheDefaultsOfTheAlertRules) {
   const JudgementTimes times;
   EXPECT_EQ(Seconds(times.hang), Default("hang-threshold"));
   EXPECT_EQ(Seconds(times.critical), Default("critical-threshold"));
+  EXPECT_EQ(Seconds(times.abandoned_for()),
+            Seconds(times.hang) *
+                NumberIn(TextOf("deploy/prometheus/generate-rules"), "ABANDONED_HANGS = ([0-9]+)"));
+  EXPECT_EQ(NumberIn(Rule("  - record: comm_rank:nccl_hang:goes_on"), "offset ([0-9]+)s"),
+            Seconds(times.went_on()));
   EXPECT_EQ(Seconds(times.window), Default("window"));
   EXPECT_EQ(Seconds(times.late_for), 2 * Default("hold"));
   EXPECT_EQ(Seconds(times.late_history), Default("history"));

@@ -22,7 +22,7 @@ std::optional<double> SecondsOf(std::optional<uint64_t> ns) {
 }
 
 double TimingDuty(const Communicator& c) {
-  if (c.timing_source == TimingSource::kNone) return 0;
+  if (!HasDurations(c.timing_source)) return 0;
   if (c.sampling_state == SamplingState::kNone) return 1;
   return static_cast<double>(c.sampling_duty_ppm) / kWholeDutyPpm;
 }

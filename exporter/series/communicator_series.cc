@@ -324,8 +324,9 @@ void CommunicatorSeries::AddStalled(const std::vector<const GroupMember*>& quiet
                static_cast<double>(newest.communicator->ranks));
   std::set<const collector::ProcessSnapshot*> processes;
   for (const GroupMember* member : quiet) {
-    if (!member->communicator->completion_is_known && member->process->derived)
-      processes.insert(member->process);
+    const collector::CommunicatorSnapshot& communicator = *member->communicator;
+    const bool may_wait = !communicator.completion_is_known || !communicator.in_flight.empty();
+    if (may_wait && member->process->derived) processes.insert(member->process);
   }
   double progress = 0;
   for (const auto* process : processes) progress += static_cast<double>(process->derived->progress);

@@ -22,13 +22,12 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// That come and go while a communicator is served. Each is one series at most. Where completion
-// cannot be seen, kStalledProcessProgress is in place of others.
+// That come and go while a communicator is served. Each is one series at most.
 constexpr std::array kPassingFamilies{
-    Metric::kStalledCommunicatorRanks, Metric::kStalledProgress,
-    Metric::kStalledStartedSequence,   Metric::kStalledCompletedSequence,
-    Metric::kStalledInFlight,          Metric::kStalledOldestInFlightStart,
-    Metric::kOldestInFlightStart};
+    Metric::kStalledCommunicatorRanks,   Metric::kStalledProgress,
+    Metric::kStalledProcessProgress,     Metric::kStalledStartedSequence,
+    Metric::kStalledCompletedSequence,   Metric::kStalledInFlight,
+    Metric::kStalledOldestInFlightStart, Metric::kOldestInFlightStart};
 
 constexpr std::array kLevelsOfDetail{DetailLevel::kCollectives, DetailLevel::kSizes,
                                      DetailLevel::kAllButPeers, DetailLevel::kAll};

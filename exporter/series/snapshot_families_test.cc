@@ -216,7 +216,11 @@ TEST(SnapshotFamiliesTest, StalledCommunicatorsShowTheirStateAndOthersDoNot) {
               1700000000.25);
     EXPECT_EQ(stalled.Value(Metric::kStalledCommunicatorRanks, "pid=1,"), 64);
     EXPECT_EQ(stalled.Value(Metric::kStalledProgress, "rank=0,"), 17);
-    EXPECT_TRUE(stalled.Values(Metric::kStalledProcessProgress).empty()) << "nothing is unseen";
+    EXPECT_EQ(stalled.Value(Metric::kStalledProcessProgress), 117) << "an operation is in flight";
+    process.communicators[0].in_flight.clear();
+    const ScrapedNode idle(NodeOf({process}), kSeriesLimit, {}, collect);
+    EXPECT_TRUE(idle.Values(Metric::kStalledProcessProgress).empty()) << "nothing is unseen";
+    process.communicators[0].in_flight = communicator.in_flight;
   }
   // In windows of sampling, completion is not known.
   process.communicators[0].completion_is_known = false;

@@ -178,7 +178,7 @@ void AddWaits(const ClockAlignment& alignment, std::string& out) {
 // Why operations of a communicator have no times; empty if all have.
 std::string WhyUntimed(const TracedCommunicator& communicator) {
   const TimingReason reason = communicator.timing_reason;
-  if (communicator.timing_source == TimingSource::kNone)
+  if (!HasDurations(communicator.timing_source))
     return fmt::format("no kernel times: {} ({})", NameOf(reason),
                        RowIn(kTimingReasons, reason).meaning);
   if (communicator.sampling_state != SamplingState::kNone)

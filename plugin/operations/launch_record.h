@@ -12,7 +12,6 @@
 #include "plugin/operations/operation.h"
 #include "plugin/timing/timestamp_check.h"
 #include "proto/loss.h"
-#include "proto/timing_source.h"
 
 namespace nccl_exporter::plugin {
 
@@ -165,19 +164,19 @@ class LaunchRecord {
     share.has_interval() ? share.CountGood(carried_) : share.Reject();
   }
 
-  // Proxy operations beside kernel timing show when an operation is over, not how long it took.
+  // Proxy operations show when an operation is over, not how long it took: they begin when the host
+  // hands them over, and then wait for those of earlier launches.
   bool HasInterval(const Operation& operation, uint64_t ticket) const {
     if (operation.is_given_up.load(std::memory_order_relaxed)) return false;
     return ProgressOf(operation, ticket) == Progress::kAllStopped &&
-           (state_.source() == TimingSource::kProxy || LoadRelaxed(operation.seen) != 0);
+           LoadRelaxed(operation.seen) != 0;
   }
   // Why the operation's own time stamps cannot be believed, as 1 + Loss; 0 if they can.
   uint8_t RejectionOf(const Operation& operation) const {
     const uint8_t rejection = operation.rejection.load(std::memory_order_relaxed);
-    const bool lacks_stamp = state_.source() != TimingSource::kProxy &&
-                             LoadRelaxed(operation.stamped) != LoadRelaxed(operation.seen);
     if (rejection != 0) return rejection;
-    if (lacks_stamp) return 1 + static_cast<uint8_t>(Loss::kMissingTimestamp);
+    if (LoadRelaxed(operation.stamped) != LoadRelaxed(operation.seen))
+      return 1 + static_cast<uint8_t>(Loss::kMissingTimestamp);
     // The channels that lack may have begun earlier, or ended later.
     const bool lacks_channels = operation.channels_are_exact.load(std::memory_order_relaxed) &&
                                 operation.lacks_channels.load(std::memory_order_relaxed);

@@ -78,9 +78,6 @@ bool PartTracker::StartProxy(uint64_t abbreviated) {
   const uint64_t ticket = TicketOf(state);
   const uint64_t now_ns = NowNs();
   if (LoadRelaxed(operation.parts_ticket) != ticket) BeginParts(operation, ticket);
-  if (LoadRelaxed(operation.proxy_parts) == 0 || now_ns < LoadRelaxed(operation.first_start_ns)) {
-    StoreRelaxed(operation.first_start_ns, now_ns);
-  }
   CountProxyPart(operation, ticket, kOneAnnounced, now_ns);
   // NCCL hands the proxy operations of a launch over together: now those of every earlier launch
   // have come.
@@ -99,7 +96,6 @@ void PartTracker::StopProxy(uint64_t abbreviated) {
     return shared().recorder().CountLoss(Loss::kStopWithoutStart);
   }
   const uint64_t now_ns = NowNs();
-  if (now_ns > LoadRelaxed(operation.last_stop_ns)) StoreRelaxed(operation.last_stop_ns, now_ns);
   CountProxyPart(operation, ticket, kOneDone, now_ns);
   completer_.Sweep(now_ns);
 }

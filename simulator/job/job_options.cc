@@ -28,6 +28,7 @@ struct ParsedOptions {
   bool has_thread_per_rank = false;
   std::string pace = "fast";
   std::string network = "inter";
+  std::string elastic = "";
   std::string log_level = "warn";
   Kill kill{.rank = -1, .step = 0, .is_in_flight = false};
   ChildOptions child{.process = -1, .epoch_monotonic_ns = 0, .truth_part = ""};
@@ -116,6 +117,7 @@ void AddWorkload(CLI::App& app, ParsedOptions& parsed) {
   app.add_option("--shrink-at-step", workload.shrink_at_step,
                  "shrink the first communicator in this step")
       ->group(kGroup);
+  app.add_option("--elastic", parsed.elastic, ElasticHelp())->group(kGroup);
   app.add_option("--compute-share", parsed.options.compute_share,
                  "share of a step's period in which the GPUs compute")
       ->check(CLI::Range(0.0, 1.0))
@@ -278,6 +280,16 @@ std::string ResolveRelease(ParsedOptions& parsed) {
   return "";
 }
 
+std::string ResolveElastic(ParsedOptions& parsed) {
+  WorkloadOptions& workload = parsed.options.workload;
+  if (parsed.elastic.empty()) return "";
+  if (workload.shape.ranks() < 2) return "--elastic needs two ranks";
+  std::string error;
+  workload.elastic =
+      ParseElasticChange(parsed.elastic, parsed.options.play.release.nccl_version(), error);
+  return error;
+}
+
 std::string ResolveFaults(JobOptions& options) {
   for (const std::string& fault : options.faults) {
     if (std::string error = options.play.faults.Add(fault, options.play.release); !error.empty())
@@ -343,7 +355,9 @@ std::string Resolve(ParsedOptions& parsed) {
   if (!cluster_error.empty()) return cluster_error;
   if (const std::string error = ResolveIncidents(options); !error.empty()) return error;
   const std::string release_error = ResolveRelease(parsed);
-  return release_error.empty() ? ResolveFaults(options) : release_error;
+  if (!release_error.empty()) return release_error;
+  if (const std::string error = ResolveElastic(parsed); !error.empty()) return error;
+  return ResolveFaults(options);
 }
 
 }  // namespace

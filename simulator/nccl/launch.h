@@ -37,8 +37,7 @@ struct LaunchSlice {
 };
 
 // Lives until its last event is delivered; the delivering threads hold it. The members' intervals
-// are written by one thread: kernel events come from one, proxy events from one, and only one kind
-// times a communicator.
+// are written by one thread, that of the kernel events.
 class Launch : public std::enable_shared_from_this<Launch> {
  public:
   Launch(const PlayOptions& options, const ProfilerPlugin& plugin, Rank& rank,
@@ -85,7 +84,6 @@ class Launch : public std::enable_shared_from_this<Launch> {
     size_t member;
     bool is_foreign;  // made for another process
     ProxyEvents events;
-    int64_t started_ns = 0;
   };
   struct NetworkMoments {
     int64_t start_ns = 0;  // its event

@@ -256,7 +256,6 @@ void Launch::PostProgress(const std::shared_ptr<NetworkWork>& work, int64_t due_
 }
 
 void Launch::Start(NetworkWork& work, int64_t now_ns) {
-  work.started_ns = now_ns;
   work.events.Start(now_ns);
   if (work.events.IsReported()) communicator_.truth.AddReportedNetworkOperation(work.is_foreign);
 }
@@ -279,10 +278,6 @@ void Launch::Stop(NetworkWork& work, int64_t now_ns) {
                                            .peer = work.events.peer(),
                                            .is_reported = work.events.IsReported(),
                                            .steps = operation.marks()});
-  if (communicator_.timing.load(std::memory_order_relaxed) == Timing::kProxy) {
-    members_[work.member].Cover(static_cast<uint64_t>(work.started_ns),
-                                static_cast<uint64_t>(now_ns));
-  }
   EndPart();
 }
 

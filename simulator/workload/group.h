@@ -18,6 +18,8 @@ struct Communicator {
   std::vector<int> members;  // global ranks, ascending; the place is the rank in the communicator
   int nodes = 1;             // that they are on
   int64_t first_step = 0;    // in which it is created
+  // Its operations of that step do not end, from some group on; -1: none (elastic.h).
+  int64_t aborted_step = -1;
 
   int ranks() const { return static_cast<int>(members.size()); }
   // Rank of a global rank in this communicator; -1 if it is not a member.

@@ -29,6 +29,12 @@ class LayoutBuilder {
   std::vector<int> AddNeighbours(std::string_view name, int size);
   std::vector<int> AddStrided(std::string_view name, int distance);
   int Add(std::string_view name, std::vector<int> members, int64_t first_step = 0);
+  void RemoveLastMember(int communicator) {
+    communicators_[static_cast<size_t>(communicator)].members.pop_back();
+  }
+  void AbortIn(int64_t step, int communicator) {
+    communicators_[static_cast<size_t>(communicator)].aborted_step = step;
+  }
 
   // The same call on each of the communicators, of which a rank is in at most one; in a group of
   // its own.
@@ -65,7 +71,7 @@ inline int LayoutBuilder::Add(std::string_view name, std::vector<int> members, i
   std::set<int> nodes;
   for (const int rank : members) nodes.insert(shape_.NodeOf(rank));
   communicators_.push_back(
-      {std::string(name), std::move(members), static_cast<int>(nodes.size()), first_step});
+      {std::string(name), std::move(members), static_cast<int>(nodes.size()), first_step, -1});
   return static_cast<int>(communicators_.size()) - 1;
 }
 

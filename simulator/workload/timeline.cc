@@ -23,7 +23,10 @@ constexpr double kComputeJitter = 0.05;   // of a rank's compute time
 constexpr double kTransferJitter = 0.03;  // of an operation's time, common to its ranks
 constexpr int64_t kStopJitterNs = 800;    // ranks leave an operation almost together
 
-enum Purpose : uint64_t { kStepStart, kCompute, kTransfer, kStop };
+// Periods until the ranks of an aborted communicator go on: the time-out of the job's watchdog.
+constexpr int64_t kPeriodsToAbort = 5;
+
+enum Purpose : uint64_t { kStepStart, kCompute, kTransfer, kStop, kAbort };
 
 // A rank with a collective waits for all ranks of the launch, one with sends and receives only for
 // its peers.
@@ -83,6 +86,20 @@ Timeline::Timeline(const Workload& workload, const TimelineOptions& options)
 int64_t Timeline::JitterNs(int64_t most_ns, int rank, uint64_t group, uint64_t purpose) const {
   return static_cast<int64_t>(HashRandom(options_.seed, step_, group, rank, purpose) %
                               static_cast<uint64_t>(most_ns));
+}
+
+bool Timeline::IsAborted(const Communicator& communicator, const GroupPosition& position) const {
+  return communicator.aborted_step == step_ &&
+         position.group >= HashRandom(options_.seed, step_, kAbort) % position.groups;
+}
+
+// The last rank of an aborted communicator has failed, and makes no call of it.
+void Timeline::LeaveOutFailed(ThreadGroup& group, const GroupPosition& position) const {
+  std::erase_if(group.calls, [&](const RankCall& call) {
+    const Communicator& communicator =
+        workload_.communicators()[static_cast<size_t>(call.communicator)];
+    return call.rank == communicator.members.back() && IsAborted(communicator, position);
+  });
 }
 
 // A step starts when the one before is done on the GPUs of the thread, as it does where the loss is
@@ -149,6 +166,7 @@ void Timeline::StopKernels(const std::vector<Plan*>& plans, const GroupPosition&
       Fraction(HashRandom(options_.seed, step_, position.group, number, kTransfer));
   const double times = (1.0 + kTransferJitter * common) * conditions_.TransferTimes(communicator);
   const bool hangs = conditions_.Hangs(communicator, position.group, position.groups);
+  const bool is_aborted = IsAborted(communicator, position);
   const Awaited all = AwaitedOf(plans, communicator);
   std::vector<int64_t> stops_ns;
   for (Plan* plan : plans) {
@@ -162,11 +180,17 @@ void Timeline::StopKernels(const std::vector<Plan*>& plans, const GroupPosition&
   for (size_t i = 0; i < plans.size(); ++i) {
     Plan& plan = *plans[i];
     Rank& rank = ranks_[static_cast<size_t>(plan.rank)];
-    plan.kernel_stop_ns = stops_ns[i];
+    plan.kernel_stop_ns = is_aborted ? std::max(stops_ns[i], kNever) : stops_ns[i];
     if (plan.kernel_start_ns > conditions_.LeavesNs(IncidentKind::kKill, plan.rank))
       plan.kernel_start_ns = kNever;
-    rank.streams_ns[number] = plan.kernel_stop_ns;
-    if (!overlaps_compute) rank.computed_ns = std::max(rank.computed_ns, plan.kernel_stop_ns);
+    int64_t free_ns = plan.kernel_stop_ns;
+    if (communicator.aborted_step == step_ && free_ns >= kNever) {
+      // The abort ends the kernel, and those behind it never start.
+      free_ns = (step_ + kPeriodsToAbort) * options_.period_ns;
+      if (plan.kernel_start_ns >= free_ns) plan.kernel_start_ns = kNever;
+    }
+    rank.streams_ns[number] = free_ns;
+    if (!overlaps_compute) rank.computed_ns = std::max(rank.computed_ns, free_ns);
   }
   const auto transfer = TransferOf(plan_of_rank, communicator);
   for (Plan* plan : plans) plan->transfer = transfer;
@@ -241,6 +265,7 @@ std::vector<ThreadGroup> Timeline::Play(const Group& group, const GroupPosition&
     mine.is_capturable = group.is_capturable;
     mine.calls =
         CallsOf(group, workload_.communicators(), first_rank, first_rank + shape.ranks_per_thread);
+    LeaveOutFailed(mine, position);
     Call(mine, thread, position);
     std::map<std::pair<int, int>, int> launched;
     for (Plan& plan : mine.plans) {
@@ -300,7 +325,9 @@ int64_t SustainablePeriodNs(const Workload& workload, TimelineOptions options) {
   for (int step = 0; step < kSteps; ++step) {
     for (const ThreadStep& thread : timeline.Next()) {
       for (const ThreadGroup& group : thread.groups) {
-        for (const Plan& plan : group.plans) end_ns = std::max(end_ns, plan.kernel_stop_ns);
+        for (const Plan& plan : group.plans) {
+          if (plan.kernel_stop_ns < kNever) end_ns = std::max(end_ns, plan.kernel_stop_ns);
+        }
       }
     }
   }

@@ -68,6 +68,9 @@ class Timeline {
   // What the network of the launch depends on; a rank without a plan is null.
   std::shared_ptr<const LaunchTransfer> TransferOf(const std::vector<Plan*>& plan_of_rank,
                                                    const Communicator& communicator) const;
+  // Whether the communicator is aborted in this step, in the group or one before it.
+  bool IsAborted(const Communicator& communicator, const GroupPosition& position) const;
+  void LeaveOutFailed(ThreadGroup& group, const GroupPosition& position) const;
   int64_t JitterNs(int64_t most_ns, int rank, uint64_t group, uint64_t purpose) const;
 
   const Workload& workload_;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "simulator/workload/call_list.h"
 #include "simulator/workload/hash_random.h"
@@ -14,6 +15,7 @@ namespace nccl_exporter::sim {
 namespace {
 
 constexpr int kVariedGroupId = -1;
+constexpr int kChangedGroupId = 1 << 16;      // added to that of the group
 constexpr uint64_t kRandomGroups = 5;         // of the layout `random`, the same in every step
 constexpr uint64_t kRandomGroupsOfAStep = 3;  // and of one step's own
 
@@ -39,6 +41,7 @@ Workload::Workload(const WorkloadOptions& options) : seed_(options.seed), builde
   if (options.aggregate > 1) Aggregate(options.aggregate);
   if (options.split_at_step >= 0) Split(options.split_at_step);
   if (options.shrink_at_step >= 0) Shrink(options.shrink_at_step);
+  if (options.elastic) Begin(*options.elastic);
 }
 
 void Workload::Aggregate(int count) {
@@ -71,6 +74,39 @@ void Workload::Shrink(int64_t step) {
       parent.name + ".shrunk", {parent.members.begin(), parent.members.end() - 1}, step)};
   builder_.Exposed(rest, {.function = Function::kAllReduce, .count = 262144});
   groups_.push_back(builder_.groups().back());
+}
+
+void Workload::Begin(const ElasticChange& change) {
+  elastic_ = change;
+  const Communicator parent = communicators()[0];
+  const std::vector<int> fewer{parent.members.begin(), parent.members.end() - 1};
+  if (change.kind == ElasticKind::kGrow) builder_.RemoveLastMember(0);
+  if (change.Aborts()) builder_.AbortIn(change.step, 0);
+  if (change.kind == ElasticKind::kSuspend) return;
+  const bool shrinks =
+      change.kind == ElasticKind::kShrink || change.kind == ElasticKind::kShrinkAbort;
+  successor_ =
+      builder_.Add(parent.name + ".next", shrinks ? fewer : parent.members, change.step + 1);
+}
+
+// The group as it is called in the step; without calls if nothing is left of it.
+Group Workload::Changed(Group group, int64_t step) const {
+  if (!elastic_) return group;
+  const bool is_suspended = elastic_->IsSuspendedIn(step);
+  std::vector<Call> calls;
+  for (Call call : group.calls) {
+    if (call.communicator == 0 && is_suspended) continue;
+    if (call.communicator == 0 && step > elastic_->step) call.communicator = successor_;
+    const int ranks = communicators()[static_cast<size_t>(call.communicator)].ranks();
+    if (std::max(call.root, call.destination) >= ranks) {
+      if (call.function == Function::kSend) continue;
+      call.root %= ranks;
+    }
+    calls.push_back(call);
+  }
+  group.calls = std::move(calls);
+  if (step > elastic_->step) group.id += kChangedGroupId;
+  return group;
 }
 
 // One to five collectives of any kind, size and datatype, on the first communicator.
@@ -128,6 +164,8 @@ std::vector<Group> Workload::GroupsOfStep(int64_t step) const {
   if (!random_families_.empty()) {
     for (Group& group : RandomGroupsOf(step)) groups.push_back(std::move(group));
   }
+  for (Group& group : groups) group = Changed(std::move(group), step);
+  std::erase_if(groups, [](const Group& group) { return group.calls.empty(); });
   return groups;
 }
 

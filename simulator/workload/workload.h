@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "simulator/workload/cluster_shape.h"
+#include "simulator/workload/elastic.h"
 #include "simulator/workload/group.h"
 #include "simulator/workload/layout_builder.h"
 #include "simulator/workload/random_groups.h"
@@ -22,6 +24,7 @@ struct WorkloadOptions {
   int64_t split_at_step = -1;  // ncclCommSplit of the first communicator into halves; -1: never
   int64_t shrink_at_step =
       -1;  // ncclCommShrink of the first communicator by its last rank; -1: never
+  std::optional<ElasticChange> elastic = {};
 };
 
 class Workload {
@@ -37,6 +40,8 @@ class Workload {
   void Aggregate(int count);
   void Split(int64_t step);
   void Shrink(int64_t step);
+  void Begin(const ElasticChange& change);
+  Group Changed(Group group, int64_t step) const;
   Group VariedGroup(int64_t step) const;
   void WriteRandom();
   std::vector<Group> RandomGroupsOf(int64_t step) const;
@@ -45,6 +50,8 @@ class Workload {
   LayoutBuilder builder_;
   std::vector<Group> groups_;  // of every step
   bool has_variety_ = false;
+  std::optional<ElasticChange> elastic_;
+  int successor_ = 0;  // takes the calls of the first communicator after the change
   std::vector<CommunicatorFamily> random_families_;  // of the layout `random`
 };
 

@@ -69,7 +69,7 @@ void AddFinding(size_t node, const nlohmann::json& finding, std::vector<PagedAle
   const std::string kind = finding["kind"];
   const bool is_wait = kind.starts_with("hang_") &&
                        !finding["headline"].get<std::string>().contains(" hangs since ");
-  if (finding["severity"] == "info") return;  // accuses nobody
+  if (finding["severity"] == "info" && kind != "abandoned") return;  // accuses nobody
   PagedAlert alert{.labels = {{"alertname", (is_wait ? "wait:" : "page:") + kind},
                               {"node", std::to_string(node)}}};
   if (finding["comm"].is_string()) alert.labels["comm"] = finding["comm"];

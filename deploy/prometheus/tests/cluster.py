@@ -60,6 +60,7 @@ class Hang:
     collectives: dict  # by rank, where it is not that of the communicator
     until: float
     ahead: int  # operations that the ranks have completed since the others' last
+    stops_all: bool  # else the job goes on in its other communicators
 
 
 class Cluster:
@@ -97,8 +98,8 @@ class Cluster:
         self.communicators.append(Communicator(*args, **traits))
         return self.communicators[-1]
 
-    def hang(self, communicator, at, inside, collectives=None, until=math.inf, ahead=0):
-        self.stuck.append(Hang(communicator, at, set(inside), collectives or {}, until, ahead))
+    def hang(self, communicator, at, inside, collectives=None, until=math.inf, ahead=0, stops_all=True):
+        self.stuck.append(Hang(communicator, at, set(inside), collectives or {}, until, ahead, stops_all))
 
     def hangs(self, t):
         return [hang for hang in self.stuck if hang.at < t <= hang.until]
@@ -155,13 +156,14 @@ class Cluster:
         counters = {}
         for index, t in enumerate(self.times):
             waits = self.waits(t)
-            stopped = bool(self.hangs(t))
+            stopped = any(hang.stops_all for hang in self.hangs(t))
+            stuck = [hang.communicator for hang in self.hangs(t)]
             self.p2p_operations = collections.Counter()  # by rank
             for communicator in self.communicators:
                 for rank in communicator.members:
                     count = counters.setdefault((communicator, rank), dict.fromkeys(
                         ('operations', 'timed', 'busy', 'bus', 'last', 'lateness', 'compared', 'others', 'progress', 'moved'), 0))
-                    if t and communicator.alive(t) and self.busy(t) and not stopped and self.alive(rank, t):
+                    if t and communicator.alive(t) and self.busy(t) and not stopped and communicator not in stuck and self.alive(rank, t):
                         self.advance(communicator, rank, t, waits, count)
                     if communicator.alive(t):
                         self.serve(communicator, rank, index, t, count, table)
@@ -303,7 +305,7 @@ class Cluster:
             yield from ((STALLED[name], own, value) for name, own, value in state)
             yield 'nccl_stalled_communicator_ranks', self.info_labels(communicator, rank), communicator.ranks
             yield 'nccl_stalled_progress', labels, own_progress
-            if not is_timed:
+            if in_flight or not is_timed:
                 yield 'nccl_stalled_process_progress', labels, sum(value for (_, other), value in self.progress_of.items() if other == rank)
         if progress:
             yield 'nccl_operations_last_progress_timestamp_seconds', labels, progress

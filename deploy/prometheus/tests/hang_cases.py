@@ -423,3 +423,69 @@ def ranks_that_die_one_after_the_other_are_not_named():
 
 def half_of_the_ranks_that_die_are_not_named_at_once():
     return waiting_for([4, 5, 6, 7]), {10.5: [], 11.5: []}
+
+
+def left_at(minutes, inside, at=600):
+    """Ranks have an operation in flight in a communicator that their job has left: after half a minute it goes on in another one."""
+    cluster = data_parallel(minutes)
+    left = cluster.communicators[0]
+    cluster.add('dp2', list(cluster.ranks), alive=lambda t: t > at + 30)
+    cluster.hang(left, at, inside, stops_all=False)
+    return cluster
+
+
+def a_communicator_that_was_revoked_is_not_told():
+    return left_at(40, range(8)), NOTHING_EVER
+
+
+def a_communicator_that_was_revoked_before_all_ranks_called_is_not_told():
+    return left_at(40, [0, 1, 2, 4]), NOTHING_EVER
+
+
+def a_communicator_that_was_revoked_is_not_told_where_no_completion_is_seen():
+    cluster = left_at(40, [0, 1, 2, 4])
+    cluster.source = lambda rank: 'none'
+    cluster.busy = lambda t: not 1200 < t <= 1500
+    return cluster, NOTHING_EVER
+
+
+def a_job_that_has_left_a_communicator_may_pause_for_five_minutes():
+    cluster = left_at(40, range(8))
+    cluster.busy = lambda t: not 1200 < t <= 1500
+    return cluster, NOTHING_EVER
+
+
+def a_killed_rank_is_not_named_any_more_when_the_others_go_on_without_it():
+    """The ranks that are left shrink the communicator a minute after the death."""
+    cluster = data_parallel(20)
+    cluster.add('shrunk', [rank for rank in range(8) if rank != 6], alive=lambda t: t > 660)
+    cluster.hang(cluster.communicators[0], 600, range(8), stops_all=False)
+    cluster.alive = lambda rank, t: rank != 6 or t <= 600
+    cluster.served = lambda rank, t: rank != 6 or t <= 900
+    return cluster, {10.5: [rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]} | every_evaluation(14.25, 20, [])
+
+
+def a_killed_rank_that_the_others_go_on_without_at_once_is_not_named():
+    cluster = data_parallel(20)
+    cluster.add('shrunk', [rank for rank in range(8) if rank != 6], alive=lambda t: t > 600)
+    cluster.hang(cluster.communicators[0], 600, range(8), stops_all=False)
+    cluster.alive = lambda rank, t: rank != 6 or t <= 600
+    cluster.served = lambda rank, t: rank != 6 or t <= 900
+    return cluster, NOTHING_EVER
+
+
+def a_hang_of_a_job_that_has_left_a_communicator_is_told_of_the_other_one():
+    cluster = left_at(30, range(8))
+    cluster.hang(cluster.communicators[1], 1200, [0, 1, 2, 4, 5, 6, 7])
+    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp2', 3, 0, 3)]
+    return cluster, {21.75: [], 22.5: hang, 30: hang}
+
+
+def a_hang_is_told_though_a_rank_goes_on_in_another_communicator():
+    """Rank 3 leaves out a call, and calls on with the ranks of its node that are in nothing."""
+    cluster = Cluster(2, 4, 15)
+    dp = cluster.add('dp', list(range(8)))
+    cluster.add('beside', [3])
+    cluster.hang(dp, 600, [0, 1, 2, 4, 5, 6, 7], stops_all=False)
+    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    return cluster, {11.75: [], 12.5: hang, 15: hang}

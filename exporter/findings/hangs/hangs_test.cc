@@ -656,5 +656,111 @@ TEST_F(HangTest, ARankWhoseProcessGoesOnElsewhereDoesNotWaitUnseen) {
   EXPECT_THAT(Fresh(job_), IsEmpty());
 }
 
+// ncclCommRevoke ends the thread that reports to the plugin: what it aborts stays in flight, while
+// the job goes on with other communicators.
+class AbandonedTest : public HangTest {
+ protected:
+  AbandonedTest() { job_.AddCommunicator("fsdp2", kAll); }
+  // All ranks complete an operation of the other communicator.
+  void GoOn(int64_t seconds_ago) {
+    for (const size_t rank : kAll) job_.Complete(rank, "fsdp2", seconds_ago);
+  }
+};
+
+TEST_F(AbandonedTest, ACommunicatorThatItsRanksGoOnWithoutIsToldAsInformation) {
+  MissCall(150);
+  GoOn(2);
+  const std::vector<Finding> findings = Fresh(job_);
+  ASSERT_THAT(findings, SizeIs(1));
+  const Finding& finding = findings[0];
+  EXPECT_EQ(finding.kind, FindingKind::kAbandoned);
+  EXPECT_EQ(finding.severity, Severity::kInfo);
+  EXPECT_EQ(finding.headline,
+            "Job 4712: AllGather #101 of fsdp has been in flight since 22:12:30 UTC, and 7 ranks "
+            "that are in it go on in other communicators.");
+  EXPECT_EQ(finding.cost, "");
+  EXPECT_EQ(finding.runbook, "");
+  EXPECT_THAT(finding.culprits, IsEmpty());
+  EXPECT_THAT(finding.waiting, IsEmpty());
+  EXPECT_THAT(finding.evidence, ElementsAre(Pair("in flight for", "2 min"),
+                                            Pair("operation", "AllGather #101 of fsdp, 32.0 MiB")));
+}
+
+TEST_F(AbandonedTest, IsNoWarningBeforeTheThreshold) {
+  MissCall(60);
+  GoOn(2);
+  EXPECT_THAT(Fresh(job_), IsEmpty());
+}
+
+TEST_F(AbandonedTest, NobodyIsNamedWhereARankIsDead) {
+  job_.Start(kAll, "fsdp", 150);
+  job_.node.processes[6].is_alive = false;
+  GoOn(2);
+  Hangs hangs{JudgementTimes()};
+  for (int i = 0; i < 4; ++i) hangs.Record(job_.node);
+  EXPECT_THAT(hangs.Findings(job_.node), ElementsAre(IsKind(FindingKind::kAbandoned)));
+}
+
+TEST_F(AbandonedTest, ADeadRankIsNotNamedWhileTheOthersGoOn) {
+  job_.Start(kAll, "fsdp", 20);
+  job_.node.processes[6].is_alive = false;
+  for (const bool goes_on : {true, false}) {
+    if (goes_on) GoOn(1);
+    Hangs hangs{JudgementTimes()};
+    for (int i = 0; i < 4; ++i) hangs.Record(job_.node);
+    EXPECT_EQ(Culprits(hangs.Findings(job_.node)).empty(), goes_on);
+    job_.Wait(14);
+  }
+}
+
+TEST_F(AbandonedTest, ARankThatWaitedBeforeIsForgotten) {
+  Hangs hangs{JudgementTimes()};
+  MissCall(150);
+  hangs.Record(job_.node);
+  EXPECT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("3"));
+  job_.Wait(60);
+  for (const size_t rank : kAll) job_.Complete(rank, "fsdp2", -58);
+  hangs.Record(job_.node);
+  job_.node.processes[2].is_alive = false;
+  hangs.Record(job_.node);
+  EXPECT_THAT(hangs.Findings(job_.node), ElementsAre(IsKind(FindingKind::kAbandoned)));
+}
+
+TEST_F(AbandonedTest, OneRankThatDoesNotGoOnIsEnoughForAHang) {
+  MissCall(150);
+  for (const size_t rank : {0, 1, 2, 3, 4, 5, 6}) job_.Complete(rank, "fsdp2", 2);
+  EXPECT_THAT(Culprits(Fresh(job_)), ElementsAre("3"));
+}
+
+TEST_F(AbandonedTest, VictimsThatCompletedWhatWasUnderWayStillHang) {
+  MissCall(150);
+  GoOn(125);
+  EXPECT_THAT(Culprits(Fresh(job_)), ElementsAre("3"));
+}
+
+TEST_F(AbandonedTest, TheJobMayPauseForTenMinutes) {
+  MissCall(1000);
+  GoOn(590);
+  EXPECT_THAT(Fresh(job_), ElementsAre(IsKind(FindingKind::kAbandoned)));
+  job_.Wait(20);
+  EXPECT_THAT(Culprits(Fresh(job_)), ElementsAre("3"));
+}
+
+TEST_F(AbandonedTest, AHangOfTheOtherCommunicatorIsTold) {
+  MissCall(600);
+  GoOn(300);
+  job_.Start({0, 1, 2, 3, 4, 6, 7}, "fsdp2", 150);
+  EXPECT_THAT(Fresh(job_), ElementsAre(AllOf(IsKind(FindingKind::kHangCulprit),
+                                             Field(&Finding::communicator_name, "fsdp2")),
+                                       IsKind(FindingKind::kAbandoned)));
+}
+
+TEST_F(AbandonedTest, WhereNoCompletionIsSeenAJobThatPausesDoesNotHang) {
+  MissCall(1000);
+  for (const size_t rank : kAll) job_.HideCompletions(rank);
+  GoOn(400);
+  EXPECT_THAT(Fresh(job_), IsEmpty());
+}
+
 }  // namespace
 }  // namespace nccl_exporter::exporter

@@ -80,7 +80,8 @@ std::vector<CommunicatorOnNode> CommunicatorsWithFinalized(const collector::Node
 }  // namespace
 
 WaitGraph::WaitGraph(const collector::NodeSnapshot& node, const HangMemory& memory,
-                     std::chrono::nanoseconds threshold, Suspects suspects)
+                     const JudgementTimes& times, std::chrono::nanoseconds threshold,
+                     Suspects suspects)
     : taken_realtime_ns_(node.taken_realtime_ns) {
   std::map<JobKey, GraphJob> jobs;
   const std::set<collector::FileKey> cut = CutProcesses(node);
@@ -93,7 +94,7 @@ WaitGraph::WaitGraph(const collector::NodeSnapshot& node, const HangMemory& memo
     jobs[JobKeyOf(found.key)].communicators.push_back(std::move(communicator));
   }
   for (auto& [key, job] : jobs) {
-    ApplyWaitRules(job, node.taken_realtime_ns, threshold, suspects);
+    ApplyWaitRules(job, node.taken_realtime_ns, times, threshold, suspects);
     jobs_.push_back(std::move(job));
   }
 }

@@ -13,6 +13,7 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/findings/hangs/hang_memory.h"
+#include "exporter/findings/judgement_times.h"
 #include "exporter/node/local_communicators.h"
 
 namespace nccl_exporter::exporter {
@@ -58,11 +59,15 @@ struct GraphCommunicator {
   std::vector<GraphRank> ranks;  // by rank; absent ones last
   bool is_complete = false;      // all its ranks are known on this node
   bool may_be_cut = false;       // the daemon has no room for all communicators of this node
+  int64_t youngest_ns = 0;       // age of the latest start or completion of any of its ranks here
   bool is_still = false;         // no rank has started or completed anything for half the threshold
-  bool has_waited = false;       // a GPU that waits in it has waited for the whole threshold
-  int64_t waited_ns = 0;         // the longest of these waits, if it has
-  bool is_queued = false;        // a rank of it is in an older operation elsewhere
-  bool nobody_behind = false;    // and no rank of the job is the cause
+  // It is still, and all ranks with an operation in flight have gone on in other communicators: the
+  // job has revoked or shrunk it, or waits in it by design. None of its ranks waits.
+  bool is_abandoned = false;
+  bool has_waited = false;     // a GPU that waits in it has waited for the whole threshold
+  int64_t waited_ns = 0;       // the longest of these waits, if it has
+  bool is_queued = false;      // a rank of it is in an older operation elsewhere
+  bool nobody_behind = false;  // and no rank of the job is the cause
 };
 
 // Communicators in use of one job, with a rank that lives. A rank waits for others of its job
@@ -75,7 +80,8 @@ class WaitGraph {
  public:
   // `threshold` is the age of a hang. Points into `node` and `memory`.
   WaitGraph(const collector::NodeSnapshot& node, const HangMemory& memory,
-            std::chrono::nanoseconds threshold, Suspects suspects = Suspects::kAll);
+            const JudgementTimes& times, std::chrono::nanoseconds threshold,
+            Suspects suspects = Suspects::kAll);
 
   const std::vector<GraphJob>& jobs() const { return jobs_; }
   int64_t taken_realtime_ns() const { return taken_realtime_ns_; }

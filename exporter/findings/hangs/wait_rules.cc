@@ -53,9 +53,12 @@ const collector::InFlightOperation* WaitedIn(const collector::CommunicatorSnapsh
 // One job of the node.
 class JobJudge {
  public:
-  JobJudge(GraphJob& job, int64_t taken_ns, int64_t threshold_ns, Suspects suspects)
+  JobJudge(GraphJob& job, int64_t taken_ns, const JudgementTimes& times, int64_t threshold_ns,
+           Suspects suspects)
       : communicators_(job.communicators),
         taken_ns_(taken_ns),
+        went_on_ns_(times.went_on().count()),
+        abandoned_for_ns_(times.abandoned_for().count()),
         threshold_ns_(threshold_ns),
         suspects_(suspects) {}
 
@@ -64,6 +67,7 @@ class JobJudge {
     FindBusy();
     for (GraphCommunicator& communicator : communicators_) {
       FindHeld(communicator);
+      FindAbandoned(communicator);
       FindUnseen(communicator);
       FindRemembered(communicator);
     }
@@ -110,14 +114,28 @@ class JobJudge {
 
   void FindStill(GraphCommunicator& communicator) const {
     communicator.is_still = !Any(communicator, [&](const GraphRank& r) { return IsBusy(r); });
+    communicator.youngest_ns = std::numeric_limits<int64_t>::max();
+    for (const GraphRank& rank : communicator.ranks) {
+      if (rank.is_here) communicator.youngest_ns = std::min(communicator.youngest_ns, AgeOf(rank));
+    }
   }
 
   void FindBusy() {
     for (const GraphCommunicator& communicator : communicators_) {
       for (const GraphRank& rank : communicator.ranks) {
         if (IsBusy(rank)) busy_.insert(rank.gpu());
+        if (!rank.Lives()) continue;
+        const auto entry = youngest_ns_.try_emplace(rank.gpu(), AgeOf(rank)).first;
+        entry->second = std::min(entry->second, AgeOf(rank));
       }
     }
+  }
+
+  // Whether the rank's GPU has made progress elsewhere, long after the communicator stood still.
+  bool HasGoneOn(const GraphCommunicator& communicator, const GraphRank& rank) const {
+    const int64_t youngest_ns = youngest_ns_.at(rank.gpu());
+    return youngest_ns <= abandoned_for_ns_ &&
+           communicator.youngest_ns - youngest_ns >= went_on_ns_;
   }
 
   void FindHeld(GraphCommunicator& communicator) const {
@@ -135,9 +153,25 @@ class JobJudge {
     }
   }
 
+  void FindAbandoned(GraphCommunicator& communicator) const {
+    if (!communicator.is_still || Count(communicator, &GraphRank::waits) == 0) return;
+    // A job may shrink a communicator as soon as a rank is dead.
+    const bool goes_on = suspects_ == Suspects::kHalted && Any(communicator, [&](const auto& rank) {
+                           return rank.waits && busy_.contains(rank.gpu());
+                         });
+    communicator.is_abandoned = std::ranges::all_of(communicator.ranks, [&](const GraphRank& rank) {
+      return !rank.waits || HasGoneOn(communicator, rank);
+    });
+    if (!communicator.is_abandoned && !goes_on) return;
+    for (GraphRank& rank : communicator.ranks) {
+      rank.waits = false;
+      rank.operation = nullptr;
+    }
+  }
+
   // Ranks whose completions are not seen, while their GPU makes no progress.
   void FindUnseen(GraphCommunicator& communicator) {
-    if (!communicator.is_still) return;
+    if (!communicator.is_still || communicator.is_abandoned) return;
     uint64_t min_started = std::numeric_limits<uint64_t>::max();
     size_t here = 0, halted = 0;
     for (const GraphRank& rank : communicator.ranks) {
@@ -152,7 +186,7 @@ class JobJudge {
     for (GraphRank& rank : communicator.ranks) {
       const collector::CommunicatorSnapshot& c = *rank.rank.communicator;
       if (!rank.Lives() || c.completion_is_known || c.is_closed || c.started_sequence == 0 ||
-          busy_.contains(rank.gpu()))
+          busy_.contains(rank.gpu()) || HasGoneOn(communicator, rank))
         continue;
       rank.waits = c.started_sequence > min_started || some_halted ||
                    (some_absent && rank.seen != nullptr && rank.seen->has_waited);
@@ -164,6 +198,7 @@ class JobJudge {
 
   // A rank that waited and then ended or was stopped: not the cause.
   static void FindRemembered(GraphCommunicator& communicator) {
+    if (communicator.is_abandoned) return;
     for (GraphRank& rank : communicator.ranks) {
       if (!rank.Lives() && communicator.is_still && rank.seen != nullptr && rank.seen->has_waited)
         rank.waits = true;
@@ -359,18 +394,21 @@ class JobJudge {
 
   std::vector<GraphCommunicator>& communicators_;
   const int64_t taken_ns_;
+  const int64_t went_on_ns_;
+  const int64_t abandoned_for_ns_;
   const int64_t threshold_ns_;
   const Suspects suspects_;
-  std::set<GpuOfProcess> busy_;      // that make progress
-  std::set<GpuOfProcess> waiting_;   // in any communicator
-  std::set<GpuOfProcess> may_wait_;  // for ranks of other nodes
+  std::set<GpuOfProcess> busy_;                  // that make progress
+  std::map<GpuOfProcess, int64_t> youngest_ns_;  // age of the latest progress of those that live
+  std::set<GpuOfProcess> waiting_;               // in any communicator
+  std::set<GpuOfProcess> may_wait_;              // for ranks of other nodes
 };
 
 }  // namespace
 
-void ApplyWaitRules(GraphJob& job, int64_t taken_realtime_ns, std::chrono::nanoseconds threshold,
-                    Suspects suspects) {
-  JobJudge(job, taken_realtime_ns, threshold.count(), suspects).Judge();
+void ApplyWaitRules(GraphJob& job, int64_t taken_realtime_ns, const JudgementTimes& times,
+                    std::chrono::nanoseconds threshold, Suspects suspects) {
+  JobJudge(job, taken_realtime_ns, times, threshold.count(), suspects).Judge();
 }
 
 }  // namespace nccl_exporter::exporter

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// AbandonedOf, the finding about communicators that a job has left with operations in flight. A
+// pure function, for any thread.
+//
+// Example: ncclCommRevoke ends the thread that reports to the plugin, so the operations that it
+// aborts stay in flight until ncclCommDestroy (2.30.7 src/init.cc ncclCommRevoke).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "exporter/findings/finding.h"
+#include "exporter/findings/hangs/wait_graph.h"
+
+namespace nccl_exporter::exporter {
+
+// About the communicator that has stood still longest, and for at least `threshold`; nothing if
+// there is none.
+std::optional<Finding> AbandonedOf(const GraphJob& job, int64_t taken_realtime_ns,
+                                   std::chrono::nanoseconds threshold);
+
+}  // namespace nccl_exporter::exporter
