@@ -125,8 +125,8 @@ constexpr std::array<OptionRow, kOptionCount> kOptions{{
      "slot",
      StoreWhole<&Options::communicators, 1, 4095>},
     {"NCCL_EXPORTER_RETENTION_SECONDS", "300",
-     "how long a finalized communicator keeps its slot, 1 to 86400; no shorter than the daemon's "
-     "retention",
+     "how long a finalized communicator keeps its slot, 1 to 86400, if there is another slot for a "
+     "new one; no shorter than the daemon's retention",
      StoreWhole<&Options::retention_ns, 1, 86400, kSecondNs>},
     // Stored after NCCL_EXPORTER_KERNEL_TIMING: `off` overrides it.
     {"NCCL_EXPORTER_SAMPLING", "always",
