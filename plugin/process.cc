@@ -10,6 +10,7 @@
 
 #include "plugin/identity/identity.h"
 #include "plugin/mapped_memory.h"
+#include "plugin/nccl/nccl_version.h"
 #include "plugin/oldest_glibc.h"
 #include "plugin/trace/trace_file.h"
 #include "plugin/version.h"
@@ -51,7 +52,9 @@ class Locked {
 
 template <typename... Arguments>
 void Log(abi::Logger logger, int level, const char* format, Arguments... arguments) {
-  if (logger != nullptr) logger(level, abi::kLogInit, __FILE__, __LINE__, format, arguments...);
+  if (logger == nullptr) return;
+  const int callers_level = LogLevelOf(reinterpret_cast<const void*>(logger), level);
+  logger(callers_level, abi::kLogInit, __FILE__, __LINE__, format, arguments...);
 }
 
 }  // namespace

@@ -213,6 +213,23 @@ TEST_F(EventMask, LeavesKernelEventsOutWithFewerThanTwoCpusPerRank) {
   });
 }
 
+// Lines at INFO and at WARN, in a fork whose levels begin one later.
+TEST_F(EventMask, LogsAtTheLevelsOfAForkOfNccl) {
+  InChild([&] {
+    void* const fork_of_nccl = dlopen("plugin/survival/libsurvival-fork.so", RTLD_NOW);
+    ASSERT_NE(fork_of_nccl, nullptr) << dlerror();
+    const auto logger = reinterpret_cast<abi::Logger>(dlsym(fork_of_nccl, "survival_fork_log"));
+    const auto* const lines =
+        static_cast<std::atomic<int>*>(dlsym(fork_of_nccl, "survival_fork_lines"));
+    setenv("NCCL_EXPORTER_COMMUNICATORS", "many", 1);  // a warning
+    void* context = nullptr;
+    LoadTable<6>()->init(&context, 1, &event_mask, nullptr, 1, 2, 0, logger);
+    constexpr int kForksWarn = 3, kForksInfo = 4;
+    for (int level = 0; level < 8; ++level)
+      EXPECT_EQ(lines[level] > 0, level == kForksWarn || level == kForksInfo) << level;
+  });
+}
+
 // One of two GPUs has NVLink SHARP.
 void LoadDriverWithMulticast() {
   void* const driver = dlopen("plugin/survival/libsurvival-cuda.so", RTLD_NOW | RTLD_GLOBAL);
