@@ -159,6 +159,10 @@ constexpr std::array<OptionRow, kOptionCount> kOptions{{
      "clock that times network operations: auto (the processor's counter, if the kernel keeps its "
      "own time by it), monotonic (CLOCK_MONOTONIC, with which a step costs more)",
      StoreNamed<&Options::network_clock, kNetworkClocks>},
+    {"NCCL_EXPORTER_TRACE", "1",
+     "0: no file in memory (memfd_create), so that nccl-exporter trace --level and timing cannot "
+     "ask this process",
+     StoreWhole<&Options::trace, 0, 1>},
 }};
 
 Options ReadOptions(const char* (*get)(const char* name)) {

@@ -65,12 +65,20 @@ Process* Process::Obtain() {
   if (Process* instance = Get()) return instance;
   void* memory = MapMemory(sizeof(Process));
   if (memory == nullptr) return nullptr;
-  madvise(memory, sizeof(Process), MADV_WIPEONFORK);
+  // Where the kernel does not clear it in a child, libc's fork does, which a system call bypasses.
+  // This library stays loaded (nodelete), so the handler does.
+  const bool is_cleared = madvise(memory, sizeof(Process), kWipeOnFork) == 0 ||
+                          pthread_atfork(nullptr, nullptr, ClearInChild) == 0;
+  if (!is_cleared) return munmap(memory, sizeof(Process)), nullptr;
   Process* made = static_cast<Process*>(memory);
   Process* expected = nullptr;
   if (instance_.compare_exchange_strong(expected, made, std::memory_order_acq_rel)) return made;
   munmap(memory, sizeof(Process));
   return expected;
+}
+
+void Process::ClearInChild() {
+  if (Process* const instance = Get()) std::memset(static_cast<void*>(instance), 0, sizeof(Process));
 }
 
 // Start.
@@ -103,8 +111,9 @@ void Process::Start(const InitRequest& request) {
   host_announcements_.Open(ProcessEnvironment("CUDA_LAUNCH_BLOCKING"));
   samplers_.Open(SamplingSettings(options_));
   network_timing_.Open(options_);
-  const TraceFile trace = MakeTraceFile(segment_.header()->start_monotonic_ns);
-  if (trace.file == nullptr) {
+  const TraceFile trace =
+      options_.trace ? MakeTraceFile(segment_.header()->start_monotonic_ns) : TraceFile{};
+  if (options_.trace && trace.file == nullptr) {
     Log(request.logger, abi::kLogInfo, "nccl-exporter: no traces on request: %s: %s", trace.fault,
         std::strerror(errno));
   }
@@ -112,6 +121,10 @@ void Process::Start(const InitRequest& request) {
   OpenOverflow();
   mode_ = Mode::kRunning;
   communicators_.StoreSalt(RandomSalt());
+  if (segment_.is_on_disk()) {
+    Log(request.logger, abi::kLogWarn,
+        "nccl-exporter: %s is on a disk, whose writes may hold up operations", segment_.path());
+  }
   Log(request.logger, abi::kLogInfo, "nccl-exporter %s: segment %s", kPluginVersion,
       segment_.path());
 }

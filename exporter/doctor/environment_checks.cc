@@ -179,7 +179,8 @@ const std::vector<std::string_view>& PluginVariables() {
                                                     "NCCL_EXPORTER_KERNEL_PHASES",
                                                     "NCCL_EXPORTER_NETWORK_TIMING",
                                                     "NCCL_EXPORTER_NETWORK_PEERS",
-                                                    "NCCL_EXPORTER_NETWORK_CLOCK"};
+                                                    "NCCL_EXPORTER_NETWORK_CLOCK",
+                                                    "NCCL_EXPORTER_TRACE"};
   return kNames;
 }
 
