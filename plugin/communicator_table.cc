@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <initializer_list>
 #include <new>
 
 #include "plugin/mapped_memory.h"
@@ -12,18 +13,32 @@ namespace nccl_exporter::plugin {
 uint32_t CommunicatorTable::Claim(Segment& segment, uint64_t retention_ns, bool takes_phases,
                                   Loss* why) {
   const uint32_t overflow = overflow_slot();
-  const uint64_t now_ns = NowNs();
-  uint32_t best = overflow;
-  for (uint32_t slot = 0; slot < overflow && best == overflow; ++slot) {
+  const uint32_t closed = LongestClosed();
+  const bool is_over = closed != overflow && NowNs() > closed_ns_[closed] + retention_ns;
+  const uint32_t unused = is_over ? overflow : FirstUnused();
+  *why = unused == overflow && closed == overflow ? Loss::kNoFreeCommunicatorSlot
+                                                  : Loss::kReservationFailed;
+  for (const uint32_t slot : {unused, closed}) {
+    if (slot != overflow && Prepare(segment, slot, takes_phases)) return slot;
+  }
+  return overflow;
+}
+
+uint32_t CommunicatorTable::FirstUnused() const {
+  uint32_t slot = 0;
+  while (slot < overflow_slot() && LoadRelaxed(generations_[slot]) != 0) ++slot;
+  return slot;
+}
+
+uint32_t CommunicatorTable::LongestClosed() const {
+  uint32_t longest = overflow_slot();
+  for (uint32_t slot = 0; slot < overflow_slot(); ++slot) {
     const bool is_closed =
         LoadRelaxed(generations_[slot]) != 0 && LoadRelaxed(contexts_[slot]) == 0;
-    if (is_closed && now_ns > closed_ns_[slot] + retention_ns) best = slot;
+    if (is_closed && (longest == overflow_slot() || closed_ns_[slot] < closed_ns_[longest]))
+      longest = slot;
   }
-  for (uint32_t slot = 0; slot < overflow && best == overflow; ++slot) {
-    if (LoadRelaxed(generations_[slot]) == 0) best = slot;
-  }
-  *why = best == overflow ? Loss::kNoFreeCommunicatorSlot : Loss::kReservationFailed;
-  return best != overflow && Prepare(segment, best, takes_phases) ? best : overflow;
+  return longest;
 }
 
 bool CommunicatorTable::Prepare(Segment& segment, uint32_t slot, bool takes_phases) {

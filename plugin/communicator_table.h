@@ -38,8 +38,9 @@ class CommunicatorTable {
   void Open(uint32_t slot_count) { slot_count_ = slot_count; }
   // From here on callbacks find their communicators.
   void StoreSalt(uint16_t salt) { salt_.store(salt, std::memory_order_release); }
-  // A place for a new communicator: closed for the retention time, which takes no further memory,
-  // or never used. The overflow slot if there is none; *why is then set.
+  // A place for a new communicator. In this order: closed for the retention time, which takes no
+  // further memory; never used; the one closed longest ago, since a live communicator is worth more
+  // than the counts of a finalized one. The overflow slot if there is none; *why is then set.
   uint32_t Claim(Segment& segment, uint64_t retention_ns, bool takes_phases, Loss* why);
   // Reserves memory of the slot, in the segment and of the process. False if there is none.
   bool Prepare(Segment& segment, uint32_t slot, bool takes_phases);
@@ -48,8 +49,7 @@ class CommunicatorTable {
   Handle OpenSlot(uint32_t slot, bool has_identity);
   // Callbacks find it no more.
   void CloseSlot(uint32_t slot) { StoreRelease(contexts_[slot], 0); }
-  // It has been finalized: its slot may be claimed again after the retention time. Returns its
-  // generation.
+  // It has been finalized: its slot may be claimed again. Returns its generation.
   uint64_t NoteFinalized(uint32_t slot, uint64_t now_ns) {
     closed_ns_[slot] = now_ns;
     return LoadRelaxed(generations_[slot]);
@@ -107,6 +107,9 @@ class CommunicatorTable {
   }
 
  private:
+  // The overflow slot if there is none.
+  uint32_t FirstUnused() const;
+  uint32_t LongestClosed() const;
   // The shared slot has no context of its own; every other context is gone, or foreign.
   [[gnu::noinline]] Communicator* FindOverflow(Handle context) const;
 

@@ -95,6 +95,20 @@ TEST_F(CommunicatorTableTest, KeepsASlotThatWasJustClosed) {
   OpenIn(1);
 }
 
+TEST_F(CommunicatorTableTest, GivesUpTheSlotClosedLongestAgoWhenNoneIsFree) {
+  const Handle former = OpenIn(0);
+  OpenIn(1);
+  const uint64_t now_ns = NowNs();
+  Close(1, now_ns - 2);
+  Close(0, now_ns - 1);
+  OpenIn(1);
+  const Handle later = OpenIn(0);
+  EXPECT_EQ(table_->Find(former), nullptr);
+  EXPECT_NE(table_->Find(later), nullptr);
+  Loss why{};
+  EXPECT_TRUE(table_->IsOverflow(Claim(&why))) << "live ones are not given up";
+}
+
 TEST_F(CommunicatorTableTest, HasNoSlotWhenAllAreInUse) {
   OpenIn(0);
   OpenIn(1);

@@ -10,6 +10,7 @@
 #include <cstdlib>
 
 #include "plugin/identity/cpu_allowance.h"
+#include "plugin/identity/gpu_multicast.h"
 #include "plugin/init_request.h"
 #include "plugin/nccl/event_policy.h"
 #include "plugin/nccl/nccl_parameter.h"
@@ -70,7 +71,11 @@ inline const EventDecision& EventDecisions::For(const InitRequest& request, cons
                     .local_ranks = local_ranks.on_node,
                     .allgatherv_is_off = IsAllgathervOff(ProcessEnvironment),
                     .milli_cpus_per_rank = MilliCpusPerRank(ReadCpuAllowance(), local_ranks),
-                    .asks_for_phases = options.kernel_phases})};
+                    .asks_for_phases = options.kernel_phases,
+                    .weak_exchange_may_fail = kWeakExchangeMayFail,
+                    .may_register_nvls_buffers =
+                        !AreNvlsBuffersOff(ProcessEnvironment) && MayMulticast(),
+                    .shares_resources = SharesResources(ProcessEnvironment)})};
   return *decision;
 }
 

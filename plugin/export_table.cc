@@ -235,10 +235,20 @@ abi::Result InitV5(void** context, uint64_t id, int* mask, const char* name, int
   return InitV4<kVersion>(context, mask, name, id, nodes, ranks, rank, logger);
 }
 
+// What a symbol names. A later NCCL may read functions behind the table that this plugin knows
+// (device hooks are proposed in pull request 2285): it reads null pointers there.
+template <typename Table>
+struct Exported {
+  Table table;
+  void* behind[16];
+};
+
 template <typename Descriptor, typename Table>
-constexpr Table Fill(decltype(Table::init) init) {
+constexpr Exported<Table> Fill(decltype(Table::init) init) {
   using A = Adapter<Descriptor>;
-  return {"nccl-exporter", init, A::StartEvent, A::StopEvent, A::RecordEventState, A::Finalize};
+  return {
+      {"nccl-exporter", init, A::StartEvent, A::StopEvent, A::RecordEventState, A::Finalize},
+      {}};
 }
 
 }  // namespace
@@ -246,7 +256,8 @@ constexpr Table Fill(decltype(Table::init) init) {
 
 #define EXPORT_TABLE(version, table, init)                                      \
   extern "C" __attribute__((visibility("default")))                             \
-  const nccl_exporter::abi::table<nccl_exporter::abi::DescriptorV##version>     \
+  const nccl_exporter::plugin::Exported<                                        \
+      nccl_exporter::abi::table<nccl_exporter::abi::DescriptorV##version>>      \
       ncclProfiler_v##version = nccl_exporter::plugin::Fill<                    \
           nccl_exporter::abi::DescriptorV##version,                             \
           nccl_exporter::abi::table<nccl_exporter::abi::DescriptorV##version>>( \

@@ -17,6 +17,11 @@ inline bool ReadStatus(int file, struct stat* status) {
   return syscall(SYS_fstat, file, status) == 0;
 }
 
+// fstatat, in the same way.
+inline bool ReadStatusAt(int directory, const char* name, struct stat* status, int flags) {
+  return syscall(SYS_newfstatat, directory, name, status, flags) == 0;
+}
+
 // getrandom is a function of glibc since 2.25, and of Linux since 3.17. False: there is none, or
 // the kernel has not gathered enough yet.
 inline bool FillRandom(void* bytes, size_t size) {

@@ -125,8 +125,8 @@ constexpr std::array<OptionRow, kOptionCount> kOptions{{
      "slot",
      StoreWhole<&Options::communicators, 1, 4095>},
     {"NCCL_EXPORTER_RETENTION_SECONDS", "300",
-     "how long a finalized communicator keeps its slot, 1 to 86400; no shorter than the daemon's "
-     "retention",
+     "how long a finalized communicator keeps its slot, 1 to 86400, if there is another slot for a "
+     "new one; no shorter than the daemon's retention",
      StoreWhole<&Options::retention_ns, 1, 86400, kSecondNs>},
     // Stored after NCCL_EXPORTER_KERNEL_TIMING: `off` overrides it.
     {"NCCL_EXPORTER_SAMPLING", "always",
@@ -159,6 +159,10 @@ constexpr std::array<OptionRow, kOptionCount> kOptions{{
      "clock that times network operations: auto (the processor's counter, if the kernel keeps its "
      "own time by it), monotonic (CLOCK_MONOTONIC, with which a step costs more)",
      StoreNamed<&Options::network_clock, kNetworkClocks>},
+    {"NCCL_EXPORTER_TRACE", "1",
+     "0: no file in memory (memfd_create), so that nccl-exporter trace --level and timing cannot "
+     "ask this process",
+     StoreWhole<&Options::trace, 0, 1>},
 }};
 
 Options ReadOptions(const char* (*get)(const char* name)) {

@@ -11,7 +11,7 @@
 
 namespace nccl_exporter::plugin {
 
-inline constexpr size_t kOptionCount = 12;
+inline constexpr size_t kOptionCount = 13;
 // A table of peers in the segment has a block for each, and one for all others.
 inline constexpr uint32_t kMostNetworkPeers = 31;
 
@@ -29,6 +29,7 @@ struct Options {
   uint64_t sampling_period_ns = 2'000'000'000;
   uint64_t sampling_learning_ns = 600'000'000'000;
   bool kernel_phases = false;
+  bool trace = true;  // a file in memory for requests
   // Share of time in which proxy operations are timed, in millionths; 0: never.
   uint32_t network_share_ppm = 100'000;
   uint32_t network_peers = 0;  // of a communicator that are counted each

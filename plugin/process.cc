@@ -11,6 +11,7 @@
 #include "plugin/identity/identity.h"
 #include "plugin/identity/rank_numbers.h"
 #include "plugin/mapped_memory.h"
+#include "plugin/nccl/nccl_version.h"
 #include "plugin/oldest_glibc.h"
 #include "plugin/trace/trace_file.h"
 #include "plugin/version.h"
@@ -52,7 +53,9 @@ class Locked {
 
 template <typename... Arguments>
 void Log(abi::Logger logger, int level, const char* format, Arguments... arguments) {
-  if (logger != nullptr) logger(level, abi::kLogInit, __FILE__, __LINE__, format, arguments...);
+  if (logger == nullptr) return;
+  const int callers_level = LogLevelOf(reinterpret_cast<const void*>(logger), level);
+  logger(callers_level, abi::kLogInit, __FILE__, __LINE__, format, arguments...);
 }
 
 }  // namespace
@@ -63,12 +66,20 @@ Process* Process::Obtain() {
   if (Process* instance = Get()) return instance;
   void* memory = MapMemory(sizeof(Process));
   if (memory == nullptr) return nullptr;
-  madvise(memory, sizeof(Process), MADV_WIPEONFORK);
+  // Where the kernel does not clear it in a child, libc's fork does, which a system call bypasses.
+  // This library stays loaded (nodelete), so the handler does.
+  const bool is_cleared = madvise(memory, sizeof(Process), kWipeOnFork) == 0 ||
+                          pthread_atfork(nullptr, nullptr, ClearInChild) == 0;
+  if (!is_cleared) return munmap(memory, sizeof(Process)), nullptr;
   Process* made = static_cast<Process*>(memory);
   Process* expected = nullptr;
   if (instance_.compare_exchange_strong(expected, made, std::memory_order_acq_rel)) return made;
   munmap(memory, sizeof(Process));
   return expected;
+}
+
+void Process::ClearInChild() {
+  if (Process* const instance = Get()) std::memset(static_cast<void*>(instance), 0, sizeof(Process));
 }
 
 // Start.
@@ -102,8 +113,9 @@ void Process::Start(const InitRequest& request) {
   host_announcements_.Open(ProcessEnvironment("CUDA_LAUNCH_BLOCKING"));
   samplers_.Open(SamplingSettings(options_));
   network_timing_.Open(options_);
-  const TraceFile trace = MakeTraceFile(segment_.header()->start_monotonic_ns);
-  if (trace.file == nullptr) {
+  const TraceFile trace =
+      options_.trace ? MakeTraceFile(segment_.header()->start_monotonic_ns) : TraceFile{};
+  if (options_.trace && trace.file == nullptr) {
     Log(request.logger, abi::kLogInfo, "nccl-exporter: no traces on request: %s: %s", trace.fault,
         std::strerror(errno));
   }
@@ -111,6 +123,10 @@ void Process::Start(const InitRequest& request) {
   OpenOverflow();
   mode_ = Mode::kRunning;
   communicators_.StoreSalt(RandomSalt());
+  if (segment_.is_on_disk()) {
+    Log(request.logger, abi::kLogWarn,
+        "nccl-exporter: %s is on a disk, whose writes may hold up operations", segment_.path());
+  }
   Log(request.logger, abi::kLogInfo, "nccl-exporter %s: segment %s", kPluginVersion,
       segment_.path());
 }

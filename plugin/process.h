@@ -3,8 +3,8 @@
 // NCCL's init and finalize open and close. Any thread; init and finalize take a lock, since NCCL
 // calls them for several communicators at once.
 //
-// The instance lives in memory that the kernel clears in a forked child (MADV_WIPEONFORK), and is
-// never constructed:
+// The instance lives in memory that is cleared in a forked child, by the kernel (MADV_WIPEONFORK) or,
+// where it cannot, by libc's fork. It is never constructed:
 //   1. All zeros is its first state, and the state of each of its parts.
 //   2. A child finds salt 0, so no handle of the parent's fits (communicator_table.h), and the
 //      child writes nothing into the parent's segment.
@@ -72,6 +72,8 @@ class Process {
   }
 
  private:
+  static void ClearInChild();
+
   enum class Mode : uint8_t { kNotStarted = 0, kRunning, kOff };
 
   // Under the lock, like all that init and finalize do.

@@ -29,9 +29,10 @@
 //   one
 //                                rank is Live.
 //   slot.state         Claimed -> zeros and identity written -> Live (release); Closed (release) at
-//                      finalize. A closed slot is claimed again, with a higher generation, only
-//                      after the retention time, and is never free again. A reader that finds
-//                      another state word after its copy than in it throws the copy away.
+//                      finalize. A closed slot is claimed again, with a higher generation, after
+//                      the retention time, or before if no other slot is left, and is never free
+//                      again. A reader that finds another state word after its copy than in it
+//                      throws the copy away.
 //   slot.functions     relaxed increments. The first lines of a block belong to the threads that
 //                      start operations, the others to those that complete them. Words only ever
 //                      grow within a generation.
@@ -115,7 +116,7 @@ struct alignas(4096) SegmentHeader {
   uint64_t start_realtime_ns;   // when the segment was created: the two clocks read together
   uint64_t start_monotonic_ns;  // CLOCK_MONOTONIC; all other monotonic times are of this clock
   uint64_t identity_count;      // pairs in use, at most kIdentityPairs
-  uint64_t retention_ns;        // closed slots are not claimed again before
+  uint64_t retention_ns;        // closed slots are not claimed before, unless no other is left
   char plugin_version[32];
   char host_name[64];
   char executable[64];                       // base name of the program

@@ -44,6 +44,8 @@ enum class TimingReason : uint8_t {
   kCpusLow,
   kSamplingFrozen,
   kMaskOverride,
+  kRegistrationEnabled,
+  kResourcesShared,
   kCount
 };
 inline constexpr CodeTable<TimingReason> kTimingReasons{{
@@ -52,7 +54,8 @@ inline constexpr CodeTable<TimingReason> kTimingReasons{{
     {TimingReason::kApiTooOld, "api_too_old",
      "profiler API v1 and v2 have no kernel events; those of 2.26 have no time"},
     {TimingReason::kReleaseUnsound, "release_unsound",
-     "2.31.0 to 2.31.2: 4 to 13 % cost, drifting time stamps; 2.27: no large AlltoAll"},
+     "2.31.0 to 2.31.2: 4 to 13 % cost, drifting time stamps; 2.27: no large AlltoAll; on Arm before "
+     "2.29.3: NCCL can deadlock"},
     {TimingReason::kReleaseUnknown, "release_unknown", "the NCCL version is not known"},
     {TimingReason::kSharedMemoryLow, "shared_memory_low",
      "/dev/shm cannot hold what NCCL needs for kernel timing"},
@@ -66,6 +69,12 @@ inline constexpr CodeTable<TimingReason> kTimingReasons{{
      "windows of kernel timing ended outside of a window; the sampling reason says why"},
     {TimingReason::kMaskOverride, "mask_override",
      "another program changed NCCL's event mask, as NCCL's RAS client does"},
+    {TimingReason::kRegistrationEnabled, "registration_enabled",
+     "2.27 to 2.31, on GPUs with NVLink SHARP: with buffers that the job registers, kernel timing "
+     "could hang the job"},
+    {TimingReason::kResourcesShared, "resources_shared",
+     "communicators share resources by NCCL_COMM_SPLIT_SHARE_RESOURCES or "
+     "NCCL_COMM_SHRINK_SHARE_RESOURCES: kernel timing could crash the job"},
 }};
 static_assert(IsInOrder(kTimingReasons));
 constexpr std::string_view NameOf(TimingReason reason) {

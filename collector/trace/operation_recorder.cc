@@ -2,6 +2,7 @@
 #include "collector/trace/operation_recorder.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <span>
 #include <utility>
@@ -11,6 +12,18 @@
 
 namespace nccl_exporter::collector {
 namespace {
+
+void LoseAll(TracedDetail& detail) {
+  const uint64_t operations = detail.lost_operations + detail.operations.size();
+  const uint64_t parts = detail.lost_parts + detail.channels.size() + detail.steps.size();
+  detail = {.has_steps = detail.has_steps,
+            .operations = {},
+            .channels = {},
+            .network_operations = {},
+            .steps = {},
+            .lost_operations = operations,
+            .lost_parts = parts};
+}
 
 int64_t TimeOf(uint64_t ns) {
   return std::clamp(static_cast<int64_t>(ns), -kMostTraceNs, kMostTraceNs);
@@ -212,12 +225,21 @@ NodeTrace OperationRecorder::Finish() {
     for (auto& [slot, ring] : process.rings) {
       TracedCommunicator& communicator = traced.communicators.emplace_back(std::move(ring.traced));
       Describe(ring, communicator);
-      // A slot is not claimed again within a window: the retention time is longer.
-      if (process.details != nullptr && traced.detail_fault.empty())
+      if (process.details != nullptr && traced.detail_fault.empty()) {
         communicator.detail = process.details->Take(slot.first, end_.monotonic_ns);
+        if (HadSeveralCommunicators(process, slot.first)) LoseAll(*communicator.detail);
+      }
     }
   }
   return trace;
+}
+
+// Whether a slot was claimed again within the window. Its records do not say of which communicator
+// they are.
+bool OperationRecorder::HadSeveralCommunicators(const Process& process, uint32_t slot) {
+  const auto first = process.rings.lower_bound({slot, 0});
+  const auto end = process.rings.upper_bound({slot, ~uint64_t{0}});
+  return std::distance(first, end) > 1;
 }
 
 void OperationRecorder::Describe(const Ring& ring, TracedCommunicator& traced) const {

@@ -90,6 +90,7 @@ class OperationRecorder {
   void Ask(Process& process, const SegmentLook& look) const;
   void Read(Ring& ring, size_t& room);
   void NoteFirst(Ring& ring, uint64_t first_ticket, int64_t first_delivered_ns);
+  static bool HadSeveralCommunicators(const Process& process, uint32_t slot);
   void Describe(const Ring& ring, TracedCommunicator& traced) const;
   void AddInFlight(const Ring& ring, TracedCommunicator& traced) const;
 

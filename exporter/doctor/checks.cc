@@ -13,6 +13,8 @@
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -243,16 +245,28 @@ const collector::ProcessSnapshot* FindSegment(const collector::NodeSnapshot& nod
 
 namespace {
 
+// What a job changes for durations.
+std::string_view CureOf(TimingReason reason) {
+  switch (reason) {
+    case TimingReason::kDefault:
+    case TimingReason::kConfigured:
+      return "";
+    case TimingReason::kAllgathervEnabled:
+      return "NCCL_ALLGATHERV_ENABLE=0 on all ranks";
+    case TimingReason::kRegistrationEnabled:
+      return "NCCL_LOCAL_REGISTER=0 and NCCL_GRAPH_REGISTER=0, if the job can do without";
+    default:
+      return "docs/kernel-timing.md has the reason's row";
+  }
+}
+
 Check CheckTimes(TimingReason reason, TimingSource source) {
   const bool is_wanted = reason == TimingReason::kDefault || reason == TimingReason::kConfigured;
   return {.verdict = is_wanted ? Verdict::kOk : Verdict::kWarn,
           .what = "times of operations",
           .detail = fmt::format("{} ({}: {})", NameOf(source), NameOf(reason),
                                 RowIn(kTimingReasons, reason).meaning),
-          .change = is_wanted ? ""
-                    : reason == TimingReason::kAllgathervEnabled
-                        ? "NCCL_ALLGATHERV_ENABLE=0 on all ranks"
-                        : "docs/kernel-timing.md has the reason's row"};
+          .change = std::string(CureOf(reason))};
 }
 
 }  // namespace

@@ -199,6 +199,9 @@ TEST(SegmentTest, MustBeThereAndAlive) {
   node.processes[1].communicators[0].timing_reason = TimingReason::kAllgathervEnabled;
   EXPECT_THAT(CheckLine(CheckSegment(node, 33, kSegment)[1]),
               HasSubstr("change: NCCL_ALLGATHERV_ENABLE=0 on all ranks"));
+  node.processes[1].communicators[0].timing_reason = TimingReason::kRegistrationEnabled;
+  EXPECT_THAT(CheckLine(CheckSegment(node, 33, kSegment)[1]),
+              HasSubstr("change: NCCL_LOCAL_REGISTER=0 and NCCL_GRAPH_REGISTER=0"));
   EXPECT_THAT(CheckSegment(node, 34, kSegment).front().detail, HasSubstr("which forked this one"));
 }
 

@@ -189,7 +189,8 @@ const std::vector<std::string_view>& PluginVariables() {
                                                     "NCCL_EXPORTER_NETWORK_TIMING",
                                                     "NCCL_EXPORTER_NETWORK_PEERS",
                                                     "NCCL_EXPORTER_NETWORK_CLOCK",
-                                                    "NCCL_EXPORTER_JOB"};
+                                                      "NCCL_EXPORTER_JOB",
+                                                      "NCCL_EXPORTER_TRACE"};
   return kNames;
 }
 

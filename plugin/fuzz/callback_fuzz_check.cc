@@ -222,6 +222,10 @@ void Session::CheckMember(Member& member) {
                 member.generation, member.version);
   const layout::CommunicatorSlot& slot = SlotAt(member.slot);
   const bool is_gone = member.is_gone.load();
+  if (is_gone && layout::GenerationOf(Load(slot.state)) > member.generation) {
+    has_taken_unchecked_slot_ = true;
+    return;
+  }
   const layout::SlotState state = is_gone ? layout::SlotState::kClosed : layout::SlotState::kLive;
   if (Load(slot.state) != layout::StateWord(member.generation, state))
     Fail("%s: state %" PRIx64, where, Load(slot.state));
@@ -270,6 +274,7 @@ void Session::CheckLosses() {
     Fail("no_free_slot is %" PRIu64 ", contexts without a slot are %" PRIu64,
          LossesOf(Loss::kNoFreeCommunicatorSlot), overflow_contexts_.load());
   }
+  if (has_taken_unchecked_slot_) return;
   const uint64_t full = LossesOf(Loss::kInFlightFull) + LossesOf(Loss::kConcurrentStart);
   const uint64_t lost =
       full + LossesOf(Loss::kIncompleteAtFinalize) + LossesOf(Loss::kCommunicatorDrifting);

@@ -113,8 +113,20 @@ bool Session::FindSlot(Member& member, const Introduction& introduction,
   return false;
 }
 
+bool Session::WouldTakeUncheckedSlot() {
+  const std::lock_guard members(members_lock_);
+  int gone = 0, all = 0;
+  for (const std::unique_ptr<Member>& member : members_) {
+    if (member->is_overflow) continue;
+    ++all;
+    gone += member->is_gone.load() ? 1 : 0;
+  }
+  return gone != 0 && all >= kSlots;
+}
+
 void Session::Open(Slot& berth, int version, Introduction introduction, bool is_mute,
                    bool is_orderly) {
+  if (WouldTakeUncheckedSlot()) return;
   auto made = std::make_unique<Member>();
   Member& member = *made;
   member.version = version;

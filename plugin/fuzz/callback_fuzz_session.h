@@ -118,6 +118,8 @@ class Session {
   bool FindSlot(Member& member, const Introduction& introduction,
                 const std::vector<uint64_t>& states_before) const;
   std::vector<uint64_t> States() const;
+  // Whether a further communicator would take the slot of one that is gone and was not checked.
+  bool WouldTakeUncheckedSlot();
   void CheckMember(Member& member);
   void CheckOverflow();
   void CheckLosses();
@@ -140,6 +142,9 @@ class Session {
   // Of members that are gone and were checked for the last time.
   uint64_t uncompleted_of_the_gone_ = 0;
   uint64_t timed_of_the_gone_ = 0;
+  // Whether a slot was taken before its former communicator was checked: by a thread that opened
+  // one while another thread closed one. What became of its operations is not known.
+  bool has_taken_unchecked_slot_ = false;
   uint64_t uncompleted_ = 0;  // at this check
   uint64_t timed_ = 0;
 };

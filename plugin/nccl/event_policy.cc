@@ -12,13 +12,25 @@ struct KernelVerdict {
   TimingReason reason;
 };
 
+// What no setting accepts: kernel events that hang or crash the job.
+TimingReason FindDanger(const PolicyInput& input, const ReleaseFacts& facts) {
+  const bool pool_is_sound = input.api_version > kApiOfFirstSoundPool ||
+                             (input.api_version == kApiOfFirstSoundPool &&
+                              input.nccl_version >= kFirstSoundPool);
+  if (input.weak_exchange_may_fail && !pool_is_sound) return TimingReason::kReleaseUnsound;
+  if (input.shares_resources) return TimingReason::kResourcesShared;
+  if (facts.release.broadcasts_lack_events && !input.allgatherv_is_off)
+    return TimingReason::kAllgathervEnabled;
+  return TimingReason::kDefault;
+}
+
 KernelVerdict JudgeKernelTiming(const PolicyInput& input, const ReleaseFacts& facts) {
   const NcclRelease& release = facts.release;
-  const bool omits_work = release.broadcasts_lack_events && !input.allgatherv_is_off;
+  const TimingReason danger = FindDanger(input, facts);
   if (release.kernel_events == KernelEvents::kNone) return {false, TimingReason::kApiTooOld};
   if (input.kernel_timing == KernelTiming::kOff) return {false, TimingReason::kConfigured};
   if (input.kernel_timing == KernelTiming::kOn) {
-    if (omits_work) return {false, TimingReason::kAllgathervEnabled};
+    if (danger != TimingReason::kDefault) return {false, danger};
     return {true, TimingReason::kConfigured};
   }
   if (release.kernel_events == KernelEvents::kWithoutTime) return {false, TimingReason::kApiTooOld};
@@ -28,7 +40,9 @@ KernelVerdict JudgeKernelTiming(const PolicyInput& input, const ReleaseFacts& fa
   }
   // API v7 began with releases whose kernel events cost.
   if (!facts.is_known && input.nccl_version == 0) return {false, TimingReason::kReleaseUnknown};
-  if (omits_work) return {false, TimingReason::kAllgathervEnabled};
+  if (danger != TimingReason::kDefault) return {false, danger};
+  if (release.misplaces_nvls_flags && input.may_register_nvls_buffers)
+    return {false, TimingReason::kRegistrationEnabled};
   if (input.shared_memory_free_bytes < kKernelTimingSharedMemoryBytes * input.local_ranks) {
     return {false, TimingReason::kSharedMemoryLow};
   }

@@ -21,6 +21,11 @@ struct PolicyInput {
   bool allgatherv_is_off = false;      // NCCL_ALLGATHERV_ENABLE=0, as NCCL reads it
   uint32_t milli_cpus_per_rank = ~0u;  // CPUs that each of them may use, in thousandths
   bool asks_for_phases = false;        // NCCL_EXPORTER_KERNEL_PHASES
+  // Of the machine: a weak compare-exchange may fail although the value is the expected one.
+  bool weak_exchange_may_fail = false;
+  // Whether kernels by NVLink SHARP over buffers that the job registers are possible.
+  bool may_register_nvls_buffers = false;
+  bool shares_resources = false;  // communicators share a proxy, as the environment asks
 };
 
 struct EventPolicy {
@@ -48,6 +53,14 @@ inline constexpr uint64_t kKernelTimingSharedMemoryBytes = 64 << 20;
 // 2.30.7, 2 ranks on 2 CPUs).
 inline constexpr uint32_t kKernelTimingMilliCpusPerRank = 2000;
 
+// x86 has a compare-exchange instruction, which does not fail without a reason. Arm and POWER load
+// and store in two steps, between which an interrupt is enough.
+#if defined(__x86_64__)
+inline constexpr bool kWeakExchangeMayFail = false;
+#else
+inline constexpr bool kWeakExchangeMayFail = true;
+#endif
+
 // KernelCh is asked for only where NCCL gives it to every work item of a kernel, for the life of
 // the process. NCCL's host waits for `ring[n % 64].counter >= n` of each item n that has it,
 // whatever the plugin returns:
@@ -57,7 +70,8 @@ inline constexpr uint32_t kKernelTimingMilliCpusPerRank = 2000;
 //      more: nothing waits.
 //   3. Without the rule, n may name an item without KernelCh: nothing writes it, and
 //      ncclCommDestroy hangs.
-// Hence no override by KernelTiming::kOn. docs/kernel-timing.md lists what the rule does not
+// Hence no override by KernelTiming::kOn. A proxy whose pool loses operations, and one that outlives
+// the memory that it polls, have none either. docs/kernel-timing.md lists what the rule does not
 // exclude.
 EventPolicy DecideEvents(const PolicyInput& input);
 

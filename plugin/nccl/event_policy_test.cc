@@ -160,6 +160,59 @@ TEST(EventPolicy, DecidesEveryRowOfTheTable) {
   }
 }
 
+TEST(EventPolicy, AsksForNoKernelEventsWhereAWeakExchangeMayLoseTheProxysSlots) {
+  for (const KernelTiming timing : {K::kAuto, K::kOn}) {
+    for (const auto& [api_version, nccl_version] :
+         {std::pair{3, 22606}, {4, 22707}, {5, 22803}, {5, 22809}, {5, 0}, {6, 22902}, {6, 0}}) {
+      PolicyInput input{api_version, nccl_version, timing, kPlenty, 8, true};
+      input.weak_exchange_may_fail = true;
+      const EventPolicy policy = DecideEvents(input);
+      EXPECT_EQ(policy.mask & kKernelCh, 0) << nccl_version;
+      EXPECT_EQ(policy.source, kProxy) << nccl_version;
+      const bool has_time = api_version > 3;
+      EXPECT_EQ(policy.reason, has_time || timing == K::kOn ? R::kReleaseUnsound : R::kApiTooOld)
+          << nccl_version;
+    }
+    for (const auto& [api_version, nccl_version] :
+         {std::pair{6, 22903}, {6, 23007}, {7, 23103}, {7, 23206}}) {
+      PolicyInput input{api_version, nccl_version, timing, kPlenty, 8, true};
+      input.weak_exchange_may_fail = true;
+      EXPECT_EQ(DecideEvents(input).mask & kKernelCh, kKernelCh) << nccl_version;
+    }
+  }
+}
+
+TEST(EventPolicy, AsksForNoKernelEventsWhereCommunicatorsShareAProxy) {
+  for (const KernelTiming timing : {K::kAuto, K::kOn}) {
+    for (const auto& [api_version, nccl_version] :
+         {std::pair{5, 22809}, {6, 23007}, {7, 23103}, {7, 23206}}) {
+      PolicyInput input{api_version, nccl_version, timing, kPlenty, 8, true};
+      input.shares_resources = true;
+      const EventPolicy policy = DecideEvents(input);
+      EXPECT_EQ(policy.mask & kKernelCh, 0) << nccl_version;
+      EXPECT_EQ(policy.reason, R::kResourcesShared) << nccl_version;
+    }
+  }
+}
+
+TEST(EventPolicy, AsksByDefaultForNoKernelEventsWhereTheirFlagsMayBeMisplaced) {
+  const auto decide = [](int api_version, int nccl_version, KernelTiming timing) {
+    PolicyInput input{api_version, nccl_version, timing, kPlenty, 8, true};
+    input.may_register_nvls_buffers = true;
+    return DecideEvents(input);
+  };
+  for (const auto& [api_version, nccl_version] :
+       {std::pair{5, 22803}, {5, 22809}, {6, 22907}, {6, 23007}, {7, 23103}, {7, 23199}}) {
+    const EventPolicy policy = decide(api_version, nccl_version, K::kAuto);
+    EXPECT_EQ(policy.mask & kKernelCh, 0) << nccl_version;
+    EXPECT_EQ(policy.reason, R::kRegistrationEnabled) << nccl_version;
+    EXPECT_EQ(decide(api_version, nccl_version, K::kOn).reason, R::kConfigured) << nccl_version;
+  }
+  EXPECT_EQ(decide(4, 22707, K::kAuto).reason, R::kReleaseUnsound);
+  EXPECT_EQ(decide(7, 23102, K::kAuto).reason, R::kReleaseUnsound);
+  EXPECT_EQ(decide(7, 23206, K::kAuto).reason, R::kDefault);
+}
+
 TEST(EventPolicy, NeverAsksForBitsThatAVersionDoesNotHave) {
   const int highest[] = {0, 63, 63, 255, 255, 4095, 32767, 65535};
   for (int api = 1; api <= 7; ++api) {

@@ -6,6 +6,8 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <initializer_list>
 
 #include "plugin/oldest_glibc.h"
 
@@ -23,16 +25,51 @@ bool HasEnvironmentPlugin(const char* (*get)(const char* name)) {
   return true;
 }
 
-}  // namespace
-
-bool IsAllgathervOff(const char* (*get)(const char* name)) {
-  // NCCL_NO_CACHE names parameters that are read again at each use (param/param.cc).
-  if (HasEnvironmentPlugin(get) || get("NCCL_NO_CACHE") != nullptr) return false;
-  const char* text = get("NCCL_ALLGATHERV_ENABLE");
+bool IsZero(const char* (*get)(const char* name), const char* name) {
+  const char* text = get(name);
   if (text == nullptr || text[0] == '\0') return false;
   errno = 0;
   const long long value = std::strtoll(text, nullptr, 0);  // as ncclLoadParam does (misc/param.cc)
   return errno == 0 && value == 0;
+}
+
+// NCCL_ALGO, where it is one list for all functions (graph/tuning.cc parseList).
+bool LeavesNvlsOut(const char* list) {
+  if (list == nullptr || list[0] == '\0' || std::strpbrk(list, ":;") != nullptr) return false;
+  const bool is_inverted = list[0] == '^';
+  bool names_nvls = false, names_tree = false;
+  for (const char* name = list + (is_inverted ? 1 : 0); *name != '\0';) {
+    const size_t length = std::strcspn(name, ",");
+    names_nvls |= length == 4 && strncasecmp(name, "NVLS", length) == 0;
+    names_tree |= length == 8 && strncasecmp(name, "NVLSTree", length) == 0;
+    name += length + (name[length] == ',' ? 1 : 0);
+  }
+  return is_inverted ? names_nvls && names_tree : !names_nvls && !names_tree;
+}
+
+// NCCL_NO_CACHE names parameters that are read again at each use (param/param.cc).
+bool MayReadElsewhere(const char* (*get)(const char* name)) {
+  return HasEnvironmentPlugin(get) || get("NCCL_NO_CACHE") != nullptr;
+}
+
+}  // namespace
+
+bool IsAllgathervOff(const char* (*get)(const char* name)) {
+  return !MayReadElsewhere(get) && IsZero(get, "NCCL_ALLGATHERV_ENABLE");
+}
+
+bool AreNvlsBuffersOff(const char* (*get)(const char* name)) {
+  if (MayReadElsewhere(get)) return false;
+  if (IsZero(get, "NCCL_NVLS_ENABLE") || LeavesNvlsOut(get("NCCL_ALGO"))) return true;
+  return IsZero(get, "NCCL_LOCAL_REGISTER") && IsZero(get, "NCCL_GRAPH_REGISTER");
+}
+
+bool SharesResources(const char* (*get)(const char* name)) {
+  for (const char* name : {"NCCL_COMM_SPLIT_SHARE_RESOURCES", "NCCL_COMM_SHRINK_SHARE_RESOURCES"}) {
+    const char* text = get(name);
+    if (text != nullptr && text[0] != '\0' && !IsZero(get, name)) return true;
+  }
+  return false;
 }
 
 }  // namespace nccl_exporter::plugin

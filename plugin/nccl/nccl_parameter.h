@@ -9,4 +9,13 @@ namespace nccl_exporter::plugin {
 // the parameter at the first Broadcast: a program that changes the variable in between is not seen.
 bool IsAllgathervOff(const char* (*get)(const char* name));
 
+// Whether it is certain that no kernel runs by NVLink SHARP over buffers that the job registered:
+// NVLS is switched off (NCCL_NVLS_ENABLE=0, an NCCL_ALGO without it), or the registration is, both
+// that of calls and that of captured graphs (NCCL_LOCAL_REGISTER=0 and NCCL_GRAPH_REGISTER=0).
+bool AreNvlsBuffersOff(const char* (*get)(const char* name));
+
+// Whether the environment makes communicators share the resources of the one that they are split
+// from or shrunk from. A program may ask for the same in ncclConfig_t, which no profiler is given.
+bool SharesResources(const char* (*get)(const char* name));
+
 }  // namespace nccl_exporter::plugin

@@ -42,6 +42,10 @@ struct NcclRelease {
   // and device counters that differ make NCCL wait for such an entry: ncclCommDestroy hangs (2.29
   // and 2.30), or NCCL polls memory that it has freed (2.31.2).
   bool broadcasts_lack_events = false;
+  // In a launch with several collectives over buffers that are registered for NVLS, the device looks
+  // for the flags of all but the first at wrong places: it may skip the entry that the host waits
+  // for.
+  bool misplaces_nvls_flags = false;
   // A change of KernelCh in the mask keeps host and device counters equal, and NCCL loads the mask
   // at each call.
   bool may_change_mask = false;
@@ -66,6 +70,8 @@ struct NcclRelease {
 //     eActivationMask), scheduler/allgatherv_sched.cc (several roots: no profiler operation at
 //     all). On 2.31 and later the device counts them, and ncclProfilerPostPlanWork does not (pull
 //     request 2369 is open).
+//   misplaces_nvls_flags: device/common.h profilerEnabled() steps by the size of ncclDevWorkColl,
+//     and such work is a ncclDevWorkCollReg (enqueue.cc ncclTasksRegAndEnqueue).
 //   may_change_mask: 2.28.9 and 2.30.7 plugin/profiler.cc ncclProfilerStartGroupApiEvent loads the
 //     mask at each call, proxy.cc ncclProxySaveOp increments with and without KernelCh. 2.31:
 //     ncclProfilerPostPlanWork does not.
@@ -101,12 +107,14 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
      .first_version = 22700,
      .last_version = 22799,
      .kernel_events = KernelEvents::kBounded,
+     .misplaces_nvls_flags = true,
      .has_network_steps = true,
      .causes = {.hides_parts = true, .forgets_replays = true}},
     {.api_version = 5,
      .first_version = 22800,
      .last_version = 22899,
      .kernel_events = KernelEvents::kTimed,
+     .misplaces_nvls_flags = true,
      .may_change_mask = true,
      .has_network_steps = true,
      .causes = {.hides_parts = true, .forgets_replays = true}},
@@ -115,6 +123,7 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
      .last_version = 23099,
      .kernel_events = KernelEvents::kTimed,
      .broadcasts_lack_events = true,
+     .misplaces_nvls_flags = true,
      .may_change_mask = true,
      .has_network_steps = true,
      .causes = {.hides_parts = true, .forgets_replays = true}},
@@ -123,6 +132,7 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
      .last_version = 23102,
      .kernel_events = KernelEvents::kCostly,
      .broadcasts_lack_events = true,
+     .misplaces_nvls_flags = true,
      .ras_sets_mask = true,
      .has_network_steps = true,
      .causes = {.forgets_unannounced = true}},
@@ -131,6 +141,7 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
      .last_version = 23199,
      .kernel_events = KernelEvents::kTimed,
      .broadcasts_lack_events = true,
+     .misplaces_nvls_flags = true,
      .ras_sets_mask = true,
      .has_network_steps = true,
      .causes = {.forgets_unannounced = true}},
@@ -144,6 +155,13 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
      .has_network_steps = true,
      .causes = {.forgets_unannounced = true}},
 }};
+
+// Before 2.29.3 (25368a7) proxy.cc ncclProxyGetPostedOps returned slots to the pool by a weak
+// compare-exchange and looked at the value only: one that fails without a reason loses them. With
+// all 2048 lost, the thread that launches waits for ever (issue 2353). Inside a node, kernel events
+// alone take such slots. Before 2.28.9 (dbc86fd) another order of that loop did the same.
+inline constexpr int kFirstSoundPool = 22903;
+inline constexpr int kApiOfFirstSoundPool = 6;
 
 struct ReleaseFacts {
   NcclRelease release;

@@ -5,8 +5,11 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -14,6 +17,8 @@
 #include "plugin/identity/identity.h"
 #include "plugin/oldest_glibc.h"
 #include "plugin/segment/atomics.h"
+#include "plugin/segment/dead_segments.h"
+#include "plugin/segment/sparse_mapping.h"
 
 namespace nccl_exporter::plugin {
 namespace {
@@ -31,6 +36,13 @@ constexpr mode_t kPrivateMode =
 constexpr mode_t kFileMode = 0644;  // the daemon reads as another user
 // Until it is locked: who may read it could be the first to lock it.
 constexpr mode_t kNewFileMode = 0600;
+
+// Of /dev/shm, for NCCL and for the job: the greater of the two stays free. NCCL's proxy takes 34 MB
+// of it (2.28.9).
+constexpr uint64_t kSharedMemoryRest = 32 << 20;
+constexpr uint64_t kSharedMemoryRestPart = 4;
+// Types of file systems in memory, of <linux/magic.h>.
+constexpr uint32_t kTmpfs = 0x01021994, kRamfs = 0x858458f6;
 
 constexpr size_t kHeaderBytes = sizeof(layout::SegmentHeader);
 constexpr size_t kSlotBytes = sizeof(layout::CommunicatorSlot);
@@ -72,7 +84,9 @@ void Clear(void* memory, size_t bytes) {
 bool Segment::Create(const Options& options, const char* (*get)(const char* name), char* error,
                      size_t error_size, const FirstCommunicator& first) {
   has_peers_ = options.network_peers != 0;
-  if (OpenDirectory(options, error, error_size) && CreateFile(error, error_size) &&
+  if (!OpenDirectory(options, error, error_size)) return Abandon(), false;
+  RemoveDeadSegments(directory_, options.retention_ns);
+  if (CreateFile(error, error_size) &&
       SizeAndMap(options.communicators + 1, error, error_size)) {
     Publish(options, get, first);
     close(directory_);
@@ -180,6 +194,7 @@ bool Segment::CreateFile(char* error, size_t error_size) {
   if (!ReadStatus(file_, &status)) return Fail(error, error_size, "cannot see a segment in", path_);
   device_ = status.st_dev;
   inode_ = status.st_ino;
+  LookAtFileSystem();
 
   if (!Lock()) return Fail(error, error_size, "cannot lock a segment in", path_);
   fchmod(file_, kFileMode);  // whatever the umask
@@ -192,11 +207,16 @@ bool Segment::SizeAndMap(uint32_t slots, char* error, size_t error_size) {
   slot_count_ = SlotsWithinFileLimit(slots, kSlotBytes + (has_peers_ ? kPeerTableBytes : 0));
   errno = EFBIG;
   if (slot_count_ < 2) return Fail(error, error_size, "cannot size segment", path_);
+  if (!LeavesRest(kHeaderBytes + kSlotBytes)) {
+    std::snprintf(error, error_size, "no room for segment %s: the rest of /dev/shm is NCCL's",
+                  path_);
+    return false;
+  }
   if (ftruncate(file_, static_cast<off_t>(Bytes())) != 0)
     return Fail(error, error_size, "cannot size segment", path_);
   if (!ReserveBytes(file_, 0, kHeaderBytes))
     return Fail(error, error_size, "no room for segment", path_);
-  void* memory = mmap(nullptr, Bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+  void* memory = MapSparse(file_, Bytes(), MAP_SHARED);
   if (memory == MAP_FAILED) return Fail(error, error_size, "cannot map segment", path_);
   header_ = static_cast<layout::SegmentHeader*>(memory);
   return Reserve(overflow_slot(), 1) || Fail(error, error_size, "no room for segment", path_);
@@ -245,11 +265,34 @@ bool Segment::Lock() const {
   return fcntl(file_, F_SETLK, &lock) == 0;
 }
 
+void Segment::LookAtFileSystem() {
+  struct statfs file_system {};
+  if (fstatfs(file_, &file_system) == 0) {
+    const auto type = static_cast<uint32_t>(file_system.f_type);
+    is_on_disk_ = type != kTmpfs && type != kRamfs;
+  }
+  struct stat shared_memory {};
+  is_in_shared_memory_ = ReadStatusAt(AT_FDCWD, "/dev/shm", &shared_memory, 0) &&
+                         shared_memory.st_dev == device_;
+}
+
+bool Segment::LeavesRest(size_t bytes) const {
+  struct statvfs file_system {};
+  if (!is_in_shared_memory_ || fstatvfs(file_, &file_system) != 0 || file_system.f_blocks == 0)
+    return true;
+  const uint64_t block_bytes = file_system.f_frsize;
+  const uint64_t rest_bytes = std::max(
+      kSharedMemoryRest, file_system.f_blocks / kSharedMemoryRestPart * block_bytes);
+  return file_system.f_bavail * block_bytes >= bytes + rest_bytes;
+}
+
 // The state comes first: a reader that found the slot free would look at none behind it, and one
 // that found it closed would take zeros for its counts.
 bool Segment::Reserve(uint32_t index, uint64_t generation) {
   const size_t first_table = kHeaderBytes + slot_count_ * kSlotBytes;
-  if (!HoldsFile() || !ReserveBytes(file_, kHeaderBytes + index * kSlotBytes, kSlotBytes))
+  const bool is_reserved = generation > 1;
+  if (!HoldsFile() || (!is_reserved && index != overflow_slot() && !LeavesRest(kSlotBytes)) ||
+      !ReserveBytes(file_, kHeaderBytes + index * kSlotBytes, kSlotBytes))
     return false;
   if (has_peers_ && !ReserveBytes(file_, first_table + index * kPeerTableBytes, kPeerTableBytes))
     return false;

@@ -43,6 +43,8 @@ class Segment {
   uint32_t slot_count() const { return slot_count_; }  // the overflow slot included
   uint32_t overflow_slot() const { return slot_count_ - 1; }
   const char* path() const { return path_; }
+  // Whether a write to the file may wait for a disk.
+  bool is_on_disk() const { return is_on_disk_; }
 
  private:
   bool OpenDirectory(const Options& options, char* error, size_t error_size);
@@ -51,8 +53,12 @@ class Segment {
   bool TrustsDirectory(char* error, size_t error_size) const;
   bool CreateFile(char* error, size_t error_size);
   bool LeaveStandardStreams();
-  bool HoldsFile() const;
-  bool Lock() const;  // whether file_ is still ours
+  bool HoldsFile() const;  // whether file_ is still ours
+  bool Lock() const;
+  void LookAtFileSystem();
+  // Whether so much may be taken of the file system: the rest of /dev/shm is NCCL's, which fails
+  // without it.
+  bool LeavesRest(size_t bytes) const;
   bool SizeAndMap(uint32_t slots, char* error, size_t error_size);
   void Publish(const Options& options, const char* (*get)(const char* name),
                const FirstCommunicator& first);
@@ -67,6 +73,8 @@ class Segment {
                    // drop the lock
   uint64_t device_ = 0;  // where the file lies, and its number there
   uint64_t inode_ = 0;
+  bool is_on_disk_ = false;
+  bool is_in_shared_memory_ = false;  // in the file system of /dev/shm
   char name_[64] = "";
   char path_[512] = "";
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the real library asks NCCL for and says about it, by NCCL's release and the job's
 // environment; and what it does when somebody else changes the event mask.
+#include <dlfcn.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -210,6 +211,51 @@ TEST_F(EventMask, LeavesKernelEventsOutWithFewerThanTwoCpusPerRank) {
     forced["NCCL_EXPORTER_KERNEL_TIMING"] = "on";
     ExpectAsked<5>(22809, forced, true, TimingReason::kConfigured);
   });
+}
+
+// Lines at INFO and at WARN, in a fork whose levels begin one later.
+TEST_F(EventMask, LogsAtTheLevelsOfAForkOfNccl) {
+  InChild([&] {
+    void* const fork_of_nccl = dlopen("plugin/survival/libsurvival-fork.so", RTLD_NOW);
+    ASSERT_NE(fork_of_nccl, nullptr) << dlerror();
+    const auto logger = reinterpret_cast<abi::Logger>(dlsym(fork_of_nccl, "survival_fork_log"));
+    const auto* const lines =
+        static_cast<std::atomic<int>*>(dlsym(fork_of_nccl, "survival_fork_lines"));
+    setenv("NCCL_EXPORTER_COMMUNICATORS", "many", 1);  // a warning
+    void* context = nullptr;
+    LoadTable<6>()->init(&context, 1, &event_mask, nullptr, 1, 2, 0, logger);
+    constexpr int kForksWarn = 3, kForksInfo = 4;
+    for (int level = 0; level < 8; ++level)
+      EXPECT_EQ(lines[level] > 0, level == kForksWarn || level == kForksInfo) << level;
+  });
+}
+
+// One of two GPUs has NVLink SHARP.
+void LoadDriverWithMulticast() {
+  void* const driver = dlopen("plugin/survival/libsurvival-cuda.so", RTLD_NOW | RTLD_GLOBAL);
+  ASSERT_NE(driver, nullptr) << dlerror();
+  static_cast<std::atomic<int>*>(dlsym(driver, "survival_cuda_multicast_device"))->store(1);
+}
+
+TEST_F(EventMask, LeavesKernelEventsOutByDefaultWhereBuffersMayBeRegisteredForNvls) {
+  InChild([&] {
+    LoadDriverWithMulticast();
+    const Environment safe{{"NCCL_ALLGATHERV_ENABLE", "0"}};
+    ExpectAsked<5>(22809, safe, false, TimingReason::kRegistrationEnabled);
+    ExpectAsked<6>(23007, safe, false, TimingReason::kRegistrationEnabled);
+    Environment forced = safe;
+    forced["NCCL_EXPORTER_KERNEL_TIMING"] = "on";
+    ExpectAsked<5>(22809, forced, true, TimingReason::kConfigured);
+  });
+}
+
+TEST_F(EventMask, LeavesKernelEventsOutWhereTheEnvironmentSharesResources) {
+  for (const char* name : {"NCCL_COMM_SPLIT_SHARE_RESOURCES", "NCCL_COMM_SHRINK_SHARE_RESOURCES"}) {
+    const Environment environment{{"NCCL_EXPORTER_KERNEL_TIMING", "on"},
+                                  {"NCCL_ALLGATHERV_ENABLE", "0"},
+                                  {name, "1"}};
+    ExpectAsked<6>(23007, environment, false, TimingReason::kResourcesShared);
+  }
 }
 
 const Environment kTimedV7{{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", "0"}};

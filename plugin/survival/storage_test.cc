@@ -3,13 +3,16 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 
 #include <atomic>
 #include <cstdarg>
 #include <fstream>
 #include <random>
 #include <thread>
+#include <tuple>
 
 #include "plugin/survival/survival_fixture.h"
 
@@ -51,6 +54,12 @@ class StorageSurvival : public SurvivalTest {
     __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
     __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
     return syscall(SYS_capset, &header, none) == 0;
+  }
+  static bool IsOnDisk(const std::string& path) {
+    constexpr uint32_t kTmpfs = 0x01021994;
+    struct statfs file_system {};
+    return statfs(path.c_str(), &file_system) == 0 &&
+           static_cast<uint32_t>(file_system.f_type) != kTmpfs;
   }
   // The path of one of this process's own descriptors.
   static std::string PathOf(int file) {
@@ -108,6 +117,69 @@ TEST_F(StorageSurvival, SurvivesAFileSystemThatFillsUpAfterTheStart) {
     later.Run();
     EXPECT_EQ(view.Started("AllReduce", 1), 1u);
     EXPECT_EQ(view.Lost(), Only({{Loss::kReservationFailed, 1}}));
+  });
+}
+
+uint64_t FreeMib(const char* path) {
+  struct statvfs file_system {};
+  statvfs(path, &file_system);
+  return file_system.f_bavail * file_system.f_frsize >> 20;
+}
+
+// NCCL's own files lie there, and fail without room.
+TEST_F(StorageSurvival, LeavesARestOfSharedMemory) {
+  if (!MayMount()) GTEST_SKIP() << "no permission to mount";
+  for (const auto& [size, filled_mib, rest_mib] :
+       {std::tuple{"size=64m", 0, 32u}, {"size=64m", 28, 32u}, {"size=512m", 380, 128u}}) {
+    SCOPED_TRACE(size);
+    InChild([&] {
+      ASSERT_TRUE(MountOwn("/dev/shm", size));
+      ASSERT_EQ(mkdir("/dev/shm/segments", 0755), 0);
+      setenv("NCCL_EXPORTER_DIR", "/dev/shm/segments", 1);
+      setenv("NCCL_EXPORTER_COMMUNICATORS", "4095", 1);
+      const int filler = open("/dev/shm/filler", O_CREAT | O_RDWR, 0600);
+      ASSERT_TRUE(filled_mib == 0 || posix_fallocate(filler, 0, off_t{filled_mib} << 20) == 0);
+      std::vector<Caller<6>> callers;
+      for (uint64_t id = 1; id <= 300; ++id) callers.push_back(Caller<6>({.id = id}));
+      for (Caller<6>& caller : callers) caller.Run();
+      EXPECT_EQ(FreeMib("/dev/shm"), rest_mib);
+      const auto first = std::filesystem::directory_iterator("/dev/shm/segments");
+      const View view(first->path());
+      const uint64_t refused = view.Lost(Loss::kReservationFailed);
+      EXPECT_GT(refused, 0u);
+      EXPECT_LT(refused, 290u);
+      EXPECT_EQ(view.Started("AllReduce", view.header()->slot_count - 1), refused);
+      // A slot that is claimed again takes nothing more.
+      callers[0].Finalize();
+      Caller<6> later({.id = 1000});
+      EXPECT_EQ(view.Slot(0)->communicator_id, 1000u);
+    });
+  }
+}
+
+TEST_F(StorageSurvival, TakesNothingOfASmallSharedMemory) {
+  if (!MayMount()) GTEST_SKIP() << "no permission to mount";
+  InChild([&] {
+    ASSERT_TRUE(MountOwn("/dev/shm", "size=32m"));
+    setenv("NCCL_EXPORTER_DIR", "/dev/shm", 1);
+    ExpectOff("the rest of /dev/shm is NCCL's");
+    EXPECT_TRUE(std::filesystem::is_empty("/dev/shm"));
+  });
+}
+
+TEST_F(StorageSurvival, SaysWhereASegmentIsOnADisk) {
+  if (!MayMount()) GTEST_SKIP() << "no permission to mount";
+  InChild([&] {
+    ASSERT_TRUE(MountOwn(directory_, "size=1m"));
+    Caller<6> caller({.logger = KeepWarning});
+    EXPECT_EQ(last_warning, "");
+  });
+  if (!IsOnDisk(directory_)) GTEST_SKIP() << "the folder for tests is in memory";
+  InChild([&] {
+    Caller<6> caller({.logger = KeepWarning});
+    caller.Run();
+    EXPECT_NE(last_warning.find("is on a disk"), std::string::npos) << last_warning;
+    EXPECT_EQ(Segment().Timed(), 1u);
   });
 }
 

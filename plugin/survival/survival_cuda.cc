@@ -9,6 +9,7 @@ extern "C" {
 
 std::atomic<int> survival_cuda_calls{0};
 std::atomic<int> survival_cuda_device{0};
+std::atomic<int> survival_cuda_multicast_device{-1};  // the only one that has multicast
 std::atomic<bool> survival_cuda_is_held{false};
 sem_t survival_cuda_entered{};
 sem_t survival_cuda_release{};
@@ -20,6 +21,22 @@ int cuCtxGetDevice(int* device) {
     sem_wait(&survival_cuda_release);
   }
   *device = survival_cuda_device.load();
+  return 0;
+}
+
+int cuDeviceGetCount(int* count) {
+  *count = 2;
+  return 0;
+}
+
+int cuDeviceGet(int* device, int ordinal) {
+  *device = ordinal;
+  return 0;
+}
+
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
+  constexpr int kMulticastSupported = 132;
+  *value = attribute == kMulticastSupported && device == survival_cuda_multicast_device.load();
   return 0;
 }
 

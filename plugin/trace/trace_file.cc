@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "plugin/segment/atomics.h"
+#include "plugin/segment/sparse_mapping.h"
 
 namespace nccl_exporter::plugin {
 namespace {
@@ -54,8 +55,7 @@ const char* SizeAndMap(int file, File** mapped) {
   if (!MaySize() || ftruncate(file, sizeof(File)) != 0) return "cannot size the file";
   if (fcntl(file, kAddSeals, kSealShrink | kSealGrow | kSealSeal) != 0)
     return "cannot seal the file";
-  void* const memory =
-      mmap(nullptr, sizeof(File), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+  void* const memory = MapSparse(file, sizeof(File), MAP_SHARED | MAP_NORESERVE);
   if (memory == MAP_FAILED) return "cannot map the file";
   madvise(memory, sizeof(File), MADV_DONTDUMP);
   *mapped = static_cast<File*>(memory);
