@@ -96,6 +96,16 @@ TEST_F(TraceCommandTest, NamesTheFileThatItCannotRead) {
             Path("no/file") + ": No such file or directory");
 }
 
+// Regression: a file of another node took as much memory as it liked.
+TEST_F(TraceCommandTest, RefusesAFileWithMoreValuesThanATrace) {
+  const std::string text =
+      WriteTrace({}, SimulatedJob({.nodes = 1, .length_ns = kSecond}).nodes[0]).text;
+  std::string fault;
+  EXPECT_EQ(ReadTraceSection(text, fault).size(), 1u);
+  EXPECT_TRUE(ReadTraceSection(text, fault, 1000).empty());
+  EXPECT_EQ(fault, "it has more values than a trace");
+}
+
 TEST_F(TraceCommandTest, TakesTheProcessesOfAJob) {
   collector::NodeTrace node = SimulatedJob({.nodes = 1, .length_ns = kSecond}).nodes[0];
   node.processes[0].job = "4711";
