@@ -28,10 +28,10 @@ constexpr std::string_view kPluginPrefix = "NCCL_EXPORTER_";
 constexpr std::string_view kNcclPrefix = "NCCL_";
 constexpr std::string_view kPluginVariable = "NCCL_PROFILER_PLUGIN";
 
-// What a segment needs of the file system, as seen through the mount of `path`.
-void CheckFileSystem(const std::string& path, Check& check) {
+// What a segment needs of the file system, as seen through the mount of the directory.
+void CheckFileSystem(const OpenedFile& directory, Check& check) {
   struct statfs status {};
-  if (::statfs(path.c_str(), &status) != 0) {
+  if (::fstatfs(directory.number(), &status) != 0) {
     check.detail += std::string(", statfs: ") + std::strerror(errno);
     return;
   }
@@ -124,11 +124,13 @@ bool HasRights(const struct stat& status, const Writer& writer, mode_t rights) {
   return (status.st_mode >> shift & rights) == rights;
 }
 
-Check CheckDirectory(const std::string& path, const Writer& writer, bool was_chosen) {
+Check CheckDirectory(const SeenPath& path, const Writer& writer, bool was_chosen) {
   constexpr mode_t kWriteAndPass = 03;
-  Check check{.what = "directory " + path, .detail = {}, .change = {}};
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return Missing(std::move(check), errno, was_chosen);
+  const std::string text = path.Text();
+  Check check{.what = "directory " + text, .detail = {}, .change = {}};
+  const OpenedFile directory = Find(path);
+  if (!directory.is_open()) return Missing(std::move(check), errno, was_chosen);
+  const struct stat& status = directory.status();
   const auto fail = [&](std::string detail, std::string change) {
     check.verdict = Verdict::kFail;
     check.detail = std::move(detail);
@@ -142,17 +144,17 @@ Check CheckDirectory(const std::string& path, const Writer& writer, bool was_cho
       fmt::format("mode {:o} of user {}", status.st_mode & 07777, status.st_uid);
   if (!HasRights(status, writer, kWriteAndPass))
     return fail(fmt::format("{}, where user {} cannot make files", mode, writer.uid),
-                "chmod 1777 " + path);
+                "chmod 1777 " + text);
   const mode_t others = status.st_uid == writer.uid ? S_IWOTH : S_IWGRP | S_IWOTH;
   if ((status.st_mode & others) != 0 && (status.st_mode & S_ISVTX) == 0)
     return fail(mode + ", where users can remove files of others: the plugin does not use it",
-                "chmod +t " + path);
+                "chmod +t " + text);
   if (status.st_uid >= kFirstUser && status.st_uid != writer.uid) {
     check.verdict = Verdict::kWarn;
-    check.change = "chown root " + path + ", unless root has mounted it";
+    check.change = "chown root " + text + ", unless root has mounted it";
   }
   check.detail = mode;
-  CheckFileSystem(path, check);
+  CheckFileSystem(directory, check);
   return check;
 }
 
