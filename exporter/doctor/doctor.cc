@@ -179,6 +179,7 @@ void AddDirectoriesOfProcess(const Process& process, std::vector<Check>& checks)
 }
 
 void AddPlugin(const Process& process, std::vector<Check>& checks) {
+  if (SwitchesPluginsOff(process.Variable("NCCL_PROFILER_PLUGIN"))) return;
   const bool has_process = !process.maps.empty();
   const std::string root = has_process ? process.folder + "/root" : "";
   std::vector<SeenPath> paths;

@@ -17,6 +17,7 @@
 #include "exporter/catalogue/nearest_name.h"
 #include "exporter/doctor/checks.h"
 #include "exporter/findings/words.h"
+#include "plugin/options.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -27,6 +28,7 @@ constexpr uid_t kFirstUser = 1000;
 constexpr std::string_view kPluginPrefix = "NCCL_EXPORTER_";
 constexpr std::string_view kNcclPrefix = "NCCL_";
 constexpr std::string_view kPluginVariable = "NCCL_PROFILER_PLUGIN";
+constexpr const char* kSetPath = "set it to the path of libnccl-profiler-exporter.so on all ranks";
 
 // What a segment needs of the file system, as seen through the mount of the directory.
 void CheckFileSystem(const OpenedFile& directory, Check& check) {
@@ -90,15 +92,18 @@ Check CheckPluginVariable(const Environment& environment, bool has_segment) {
   Check check{.what = std::string(kPluginVariable), .detail = {}, .change = {}};
   if (const auto plugin = environment.find(check.what); plugin != environment.end()) {
     check.detail = Printable(plugin->second);
+    if (SwitchesPluginsOff(plugin->second)) {
+      check.verdict = Verdict::kFail;
+      check.detail += ": NCCL loads no profiler plugin";
+      check.change = kSetPath;
+    }
   } else if (has_segment) {
     check.detail = "it was set after the start of the process, or in a nccl.conf";
   } else {
     const std::string misspelt = MisspeltPlugin(environment);
     check.verdict = Verdict::kFail;
     check.detail = "it was not set when the process started";
-    check.change = misspelt.empty()
-                       ? "set it to the path of libnccl-profiler-exporter.so on all ranks"
-                       : "rename " + Printable(misspelt);
+    check.change = misspelt.empty() ? kSetPath : "rename " + Printable(misspelt);
   }
   return check;
 }
@@ -117,6 +122,10 @@ Check Missing(Check check, int error, bool was_chosen) {
 }
 
 }  // namespace
+
+bool SwitchesPluginsOff(const std::string& profiler_plugin) {
+  return ::strcasecmp(profiler_plugin.c_str(), "none") == 0;
+}
 
 bool HasRights(const struct stat& status, const Writer& writer, mode_t rights) {
   if (writer.uid == 0) return true;
@@ -170,26 +179,39 @@ Environment ParseEnvironment(const std::string& text) {
 }
 
 const std::vector<std::string_view>& PluginVariables() {
-  static const std::vector<std::string_view> kNames{"NCCL_EXPORTER_ENABLE",
-                                                    "NCCL_EXPORTER_DIR",
-                                                    "NCCL_EXPORTER_KERNEL_TIMING",
-                                                    "NCCL_EXPORTER_COMMUNICATORS",
-                                                    "NCCL_EXPORTER_RETENTION_SECONDS",
-                                                    "NCCL_EXPORTER_SAMPLING",
-                                                    "NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS",
-                                                    "NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS",
-                                                    "NCCL_EXPORTER_KERNEL_PHASES",
-                                                    "NCCL_EXPORTER_NETWORK_TIMING",
-                                                    "NCCL_EXPORTER_NETWORK_PEERS",
-                                                    "NCCL_EXPORTER_NETWORK_CLOCK"};
+  static const std::vector<std::string_view> kNames = [] {
+    std::vector<std::string_view> names;
+    for (const plugin::OptionRow& row : plugin::kOptions) names.emplace_back(row.name);
+    return names;
+  }();
   return kNames;
 }
 
+namespace {
+
+// A variable that the plugin reads. What it makes of the value is its own parser's word.
+void CheckValue(const plugin::OptionRow& row, const std::string& value, Check& check) {
+  plugin::Options options;
+  if (!value.empty() && !row.store(value.c_str(), options)) {
+    check.verdict = Verdict::kFail;
+    check.detail = fmt::format("the plugin does not understand '{}': '{}' is in force",
+                               Printable(value), row.default_text);
+    check.change = row.help;
+  } else if (!options.enable) {
+    check.verdict = Verdict::kFail;
+    check.detail = Printable(value) + ": the plugin is switched off";
+    check.change = "remove it";
+  }
+}
+
+}  // namespace
+
 std::vector<Check> CheckEnvironment(const Environment& environment, bool has_segment) {
   std::vector<Check> checks{CheckPluginVariable(environment, has_segment)};
-  const std::vector<std::string_view>& known = PluginVariables();
   for (const auto& [name, value] : environment) {
-    const bool is_known = std::ranges::find(known, name) != known.end();
+    const auto row = std::ranges::find_if(
+        plugin::kOptions, [&](const plugin::OptionRow& one) { return name == one.name; });
+    const bool is_known = row != plugin::kOptions.end();
     const std::string_view likely = is_known ? std::string_view() : LikelyVariable(name);
     if (!is_known && !name.starts_with(kPluginPrefix) && likely.empty()) continue;
     Check check{.what = Printable(name), .detail = Printable(value), .change = {}};
@@ -197,10 +219,8 @@ std::vector<Check> CheckEnvironment(const Environment& environment, bool has_seg
       check.verdict = Verdict::kWarn;
       check.detail = "the plugin does not read it";
       check.change = likely.empty() ? "remove it" : "did you mean " + std::string(likely) + "?";
-    } else if (name == "NCCL_EXPORTER_ENABLE" && value == "0") {
-      check.verdict = Verdict::kFail;
-      check.detail = "0: the plugin is switched off";
-      check.change = "remove it";
+    } else {
+      CheckValue(*row, value, check);
     }
     checks.push_back(std::move(check));
   }
