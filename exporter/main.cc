@@ -359,15 +359,22 @@ int Trace(const Options& options) {
   return Print(result.text);
 }
 
-int Serve(const Options& options) {
-  UseOneHeap();
-  RaiseDescriptorLimit();
-  ConfigureLog(options.log_level, options.log_format);
+// A log that nobody reads: lines are lost, and whoever reads it last knows nothing of this daemon.
+std::string FaultOfLog(const LogQueue& log) {
+  return log.IsBlocked(LogQueue::Clock::now())
+             ? "The log is blocked: its reader has taken nothing for " +
+                   std::to_string(kLogBlockedLimit.count()) + " s"
+             : "";
+}
+
+// Serves until a signal ends the daemon. Returns why it could not, or an empty string.
+std::string ServeUntilSignal(const Options& options, const sigset_t& signals) {
   const ServiceNotifier service;
-  const sigset_t signals = BlockSignals();
+  const auto log = std::make_shared<LogQueue>(STDERR_FILENO);
+  ConfigureLog(options.log_level, options.log_format, log);
   std::string error;
   const WebSecurity security(options.web_config_file, error);
-  if (!error.empty()) return Fail(kRuntimeFailure, error);
+  if (!error.empty()) return error;
   collector::Collector collector({.directories = options.segment_dirs,
                                   .retention = options.retention,
                                   .splits_durations = options.metrics.splits_durations()});
@@ -390,7 +397,8 @@ int Serve(const Options& options) {
                   .telemetry_path = options.telemetry_path,
                   .start_realtime_ns = collector::Now().realtime_ns,
                   .segment_directories = options.segment_dirs,
-                  .commit = kCommit},
+                  .commit = kCommit,
+                  .fault = [&log = *log] { return FaultOfLog(log); }},
                  options.serves_traces ? &trace : nullptr);
   HttpHandler handler = [&](const HttpRequest& request) { return pages.Answer(request); };
   const RefusalCounter on_refusal = [&](Refusal refusal) { scrape_page.Count(refusal); };
@@ -406,7 +414,7 @@ int Serve(const Options& options) {
   HttpServer health([&](const HttpRequest& request) { return pages.AnswerHealth(request); },
                     on_refusal);
   error = health.Start(options.health_addresses);
-  if (!error.empty()) return Fail(kRuntimeFailure, "cannot serve: " + error);
+  if (!error.empty()) return "cannot serve: " + error;
   LogStart(options, server, health, security);
   if (const std::string taken = options.metrics.TakenFromRules(); !taken.empty()) {
     spdlog::warn("--metrics leaves out families or labels that the shipped rules need: {}", taken);
@@ -419,7 +427,18 @@ int Serve(const Options& options) {
   service.Stopping();
   health.Stop();
   server.Stop();
-  return kSuccess;
+  return "";
+}
+
+int Serve(const Options& options) {
+  UseOneHeap();
+  RaiseDescriptorLimit();
+  const sigset_t signals = BlockSignals();
+  const std::string fault = ServeUntilSignal(options, signals);
+  if (fault.empty()) return kSuccess;
+  // Standard error may block: the signals end the process as by default.
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  return Fail(kRuntimeFailure, fault);
 }
 
 int Main(int argc, char** argv) {
@@ -441,6 +460,7 @@ int Main(int argc, char** argv) {
     return options.command == Command::kInFlight ? PrintInFlight(options) : Serve(options);
   } catch (const std::exception& failure) {
     return Fail(kRuntimeFailure, failure.what());
+  snapshots.BeginLog();  // the first line of the log says where the daemon listens
   }
 }
 
@@ -448,3 +468,8 @@ int Main(int argc, char** argv) {
 }  // namespace nccl_exporter::exporter
 
 int main(int argc, char** argv) { return nccl_exporter::exporter::Main(argc, argv); }
+  const sigset_t signals = BlockSignals();  // an end in the first milliseconds is one as any other
+  if (options.command != Command::kServe || !error.empty()) {
+    std::signal(SIGPIPE, SIG_DFL);
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  }

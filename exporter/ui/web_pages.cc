@@ -2,6 +2,7 @@
 // Health, readiness, and the ways to the scrape, the page and the API.
 #include "exporter/ui/web_pages.h"
 
+#include <chrono>
 #include <string_view>
 #include <utility>
 
@@ -19,6 +20,7 @@ WebPages::WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const Nod
     : snapshots_(snapshots),
       scrape_page_(scrape_page),
       telemetry_path_(facts.telemetry_path),
+      fault_(facts.fault),
       assets_(telemetry_path_),
       api_(snapshots, watch, std::move(facts)),
       trace_(trace) {}
@@ -41,8 +43,11 @@ HttpResponse WebPages::Answer(const HttpRequest& request) {
 HttpResponse WebPages::AnswerHealth(const HttpRequest& request) const {
   if (request.path == kHealthyPath) return Text(200, "Healthy\n");
   if (request.path != kReadyPath) return Text(404, "Not found\n");
-  return snapshots_.is_ready() ? Text(200, "Ready\n")
-                               : Text(503, "The first snapshot is not taken yet\n");
+  if (!snapshots_.is_ready()) return Text(503, "The first snapshot is not taken yet\n");
+  if (snapshots_.HangsAt(std::chrono::steady_clock::now()))
+    return Text(503, "A snapshot does not end: a segment cannot be read\n");
+  const std::string fault = fault_();
+  return fault.empty() ? Text(200, "Ready\n") : Text(503, fault + '\n');
 }
 
 }  // namespace nccl_exporter::exporter

@@ -2,6 +2,7 @@
 // Which path is answered by whom.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "exporter/findings/node_watch.h"
@@ -36,3 +37,4 @@ class WebPages {
 };
 
 }  // namespace nccl_exporter::exporter
+  const std::function<std::string()> fault_;
