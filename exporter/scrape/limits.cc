@@ -15,6 +15,8 @@
 #include "exporter/node/node_history.h"
 #include "exporter/scrape/scrape_page.h"
 #include "exporter/series/labels/series_labels.h"
+#include "exporter/series/exposition_builder.h"
+#include "exporter/series/labels/new_set_budget.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -32,6 +34,11 @@ std::vector<Limit> Limits(size_t series_limit) {
   return {
       {Metric::kLimit, "series", Value(series_limit)},
       {Metric::kLimit, "segments", Value(collector::kMaxSegments)},
+      {Metric::kLimit, "new_label_sets", kNewSeriesSets.at_once},
+      {Metric::kLimit, "new_label_sets_per_minute", kNewSeriesSets.per_minute},
+      {Metric::kLimit, "new_info_label_sets", kNewInfoSets.at_once},
+      {Metric::kLimit, "new_info_label_sets_per_minute", kNewInfoSets.per_minute},
+      {Metric::kLimitBytes, "labels_of_series", Value(kLabelBytesPerSample)},
       {Metric::kLimit, "segments_per_user", Value(collector::kMaxSegmentsPerUser)},
       {Metric::kLimit, "communicators", Value(collector::kMaxCommunicators)},
       {Metric::kLimit, "slots_per_user", Value(collector::kMaxSlotsPerUser)},
