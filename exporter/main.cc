@@ -37,6 +37,8 @@
 #include "exporter/findings/in_flight_table.h"
 #include "exporter/findings/node_judge.h"
 #include "exporter/findings/node_watch.h"
+#include "exporter/http/answer_budget.h"
+#include "exporter/http/host_guard.h"
 #include "exporter/http/http_server.h"
 #include "exporter/http/tls_context.h"
 #include "exporter/http/web_guard.h"
@@ -379,20 +381,25 @@ std::string ServeUntilSignal(const Options& options, const sigset_t& signals) {
                                   .retention = options.retention,
                                   .splits_durations = options.metrics.splits_durations()});
   KeptCounters counters(options.state_dir, DerivedTimes().Scaled(options.findings_time_scale));
-  SnapshotSource snapshots([&] {
-    const std::shared_ptr<collector::NodeSnapshot> snapshot = collector.Snapshot();
-    counters.Advance(*snapshot);
-    return snapshot;
-  });
-  ScrapePage scrape_page(snapshots, kSeriesLimit, options.metrics, kCommit);
+  SnapshotSource snapshots(
+      [&] {
+        const std::shared_ptr<collector::NodeSnapshot> snapshot = collector.Snapshot();
+        counters.Advance(*snapshot);
+        return snapshot;
+      },
+      false);
+  AnswerBudget budget;
+  ScrapePage scrape_page(snapshots, budget, kSeriesLimit, options.metrics, kCommit);
   NodeWatch watch(snapshots, options.findings_time_scale,
                   [&](const Judgement& judgement) { scrape_page.SetFindings(judgement.findings); });
-  TracePage trace([&](std::chrono::nanoseconds last) {
-    collector::NodeTrace recent = collector.Recent(last, kMostOperationsOfPage);
-    recent.node = NodeName();
-    return recent;
-  });
-  WebPages pages(snapshots, scrape_page, watch,
+  TracePage trace(
+      [&](std::chrono::nanoseconds last) {
+        collector::NodeTrace recent = collector.Recent(last, kMostOperationsOfPage);
+        recent.node = NodeName();
+        return recent;
+      },
+      budget);
+  WebPages pages(snapshots, scrape_page, watch, budget,
                  {.node_name = NodeName(),
                   .telemetry_path = options.telemetry_path,
                   .start_realtime_ns = collector::Now().realtime_ns,
@@ -422,6 +429,9 @@ std::string ServeUntilSignal(const Options& options, const sigset_t& signals) {
   collector.Start();
   snapshots.Take();
   service.Ready();
+  budget.SetGiveWay([&] { return server.GiveWay(); });
+  const std::shared_ptr<void> until_the_server_ends(nullptr,
+                                                    [&](void*) { budget.SetGiveWay(nullptr); });
   const int signal = WaitForSignal(signals, service, snapshots, security);
   spdlog::info("stopping on {}", signal == SIGTERM ? "SIGTERM" : "SIGINT");
   service.Stopping();

@@ -199,13 +199,15 @@ class HttpServer::Service {
                             MHD_OPTION_CONNECTION_MEMORY_LIMIT, kRequestBufferBytes,  //
                             MHD_OPTION_THREAD_STACK_SIZE, kStackBytes,                //
                             MHD_OPTION_STRICT_FOR_CLIENT, 1,                          //
+  bool GiveWay() { return open_.GiveWay(Refusal::kAnswerBytes); }
+
                             MHD_OPTION_HTTPS_CERT_CALLBACK2, &NoCertificate,  // ignored without TLS
                             MHD_OPTION_END);
   }
 
   static MHD_Result OnAccept(void* self, const sockaddr* address, socklen_t) {
     return WithoutExceptions(MHD_NO, [&] {
-      return static_cast<Service*>(self)->open_.MakeRoom(HostText(address)) ? MHD_YES : MHD_NO;
+      return static_cast<Service*>(self)->open_.MakeRoom(ClientText(address)) ? MHD_YES : MHD_NO;
     });
   }
 
@@ -240,7 +242,7 @@ class HttpServer::Service {
           MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION)->tls_session);
       terms = tls_->Prepare(session);
     }
-    return open_.Add(socket, HostText(address), std::move(terms));
+    return open_.Add(socket, ClientText(address), std::move(terms));
   }
 
   static void* OnRequestLine(void*, const char* url, MHD_Connection*) {
@@ -351,6 +353,8 @@ HttpServer::HttpServer(HttpHandler handler, RefusalCounter on_refusal)
     : service_(std::make_unique<Service>(std::move(handler), std::move(on_refusal))) {}
 
 HttpServer::~HttpServer() = default;
+    const std::string authority = TakeAuthority(request.path);
+    request.client = ConnectionOf(connection)->address();
 
 std::string HttpServer::Start(const std::vector<std::string>& addresses, TlsContext* tls) {
   const std::string error = service_->listening.Bind(addresses);
@@ -369,3 +373,5 @@ std::vector<int> HttpServer::ports() const { return service_->listening.ports();
 std::vector<std::string> HttpServer::names() const { return service_->listening.names(); }
 
 }  // namespace nccl_exporter::exporter
+bool HttpServer::GiveWay() { return service_->GiveWay(); }
+

@@ -181,3 +181,12 @@ std::string HostText(const sockaddr* address) {
 }
 
 }  // namespace nccl_exporter::exporter
+std::string ClientText(const sockaddr* address) {
+  if (address->sa_family != AF_INET6) return HostText(address);
+  sockaddr_in6 network = *reinterpret_cast<const sockaddr_in6*>(address);
+  constexpr size_t kNetworkBytes = 8;
+  if (!IN6_IS_ADDR_V4MAPPED(&network.sin6_addr))
+    std::memset(&network.sin6_addr.s6_addr[kNetworkBytes], 0, kNetworkBytes);
+  return HostText(reinterpret_cast<const sockaddr*>(&network));
+}
+

@@ -44,3 +44,7 @@ class ListeningSockets {
 std::string HostText(const sockaddr* address);
 
 }  // namespace nccl_exporter::exporter
+// A peer as limits count it: one IPv4 address, or the /64 of an IPv6 address, of which a host has
+// all the addresses that it wants.
+std::string ClientText(const sockaddr* address);
+
