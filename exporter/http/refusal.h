@@ -47,7 +47,7 @@ inline constexpr CodeTable<Refusal> kRefusals{{
      "the client did not take the answer, or a part of it, in time"},
     {Refusal::kUnauthorized, "unauthorized", "no password, or a wrong one"},
     {Refusal::kPasswordChecks, "password_checks",
-     "as many passwords as may wait to be checked were waiting"},
+     "another password of the address was waiting to be checked"},
 }};
 static_assert(IsInOrder(kRefusals));
 
