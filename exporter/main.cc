@@ -423,6 +423,11 @@ std::string ServeUntilSignal(const Options& options, const sigset_t& signals) {
   error = health.Start(options.health_addresses);
   if (!error.empty()) return "cannot serve: " + error;
   LogStart(options, server, health, security);
+  std::unique_ptr<HostGuard> hosts;
+  if (!options.allowed_hosts.empty()) {
+    hosts = std::make_unique<HostGuard>(options.allowed_hosts, std::move(handler), on_refusal);
+    handler = [&](const HttpRequest& request) { return hosts->Answer(request); };
+  }
   if (const std::string taken = options.metrics.TakenFromRules(); !taken.empty()) {
     spdlog::warn("--metrics leaves out families or labels that the shipped rules need: {}", taken);
   }

@@ -162,6 +162,10 @@ constexpr std::array<OptionRow, 18> kOptions{{
     {"--web.config.file", "",
      "File with TLS, passwords and headers, in the format of the Prometheus exporter-toolkit. Read "
      "again when it "
+    {"--web.allowed-host", "",
+     "Host that requests may name, without a port. May be given several times. Without it, any: a "
+     "web site in a browser that reaches the daemon can then read it by a name of its own.",
+     FlagTakes::kValues, StoreChecked<&Options::allowed_hosts, IsNotEmpty>},
      "changes.",
      FlagTakes::kValue, StoreChecked<&Options::web_config_file, IsAnyText>},
     {"--web.systemd-socket", "",

@@ -65,6 +65,7 @@ struct Options {
 
   std::vector<std::string> listen_addresses;
   std::vector<std::string> health_addresses;  // of health and readiness only; empty: none
+  std::vector<std::string> allowed_hosts;     // of requests; empty: any
   std::string telemetry_path;
   std::string web_config_file;  // empty: none
   bool uses_systemd_socket = false;

@@ -16,7 +16,7 @@
 namespace nccl_exporter::exporter {
 
 struct HttpRequest {
-  std::string path;             // decoded, without the query
+  std::string path;             // decoded, without scheme, host and query
   std::string accept;           // several header lines joined by commas; empty where there is none
   std::string accept_encoding;  // likewise
   std::string scrape_timeout = {};  // X-Prometheus-Scrape-Timeout-Seconds, likewise
