@@ -294,6 +294,15 @@ void LogStart(const Options& options, const HttpServer& server, const HttpServer
   }
 }
 
+// Serves the findings to commands on this node, if the directory of the socket is there. Returns
+// what is wrong, or an empty string.
+std::string StartLocal(const std::string& path, HttpServer& server) {
+  std::error_code error;
+  const std::filesystem::path directory = std::filesystem::path(path).parent_path();
+  if (path.empty() || !std::filesystem::is_directory(directory, error)) return "";
+  return server.StartAtPath(path);
+}
+
 bool IsProcessOfJobs(const collector::ProcessSnapshot& process,
                      const std::vector<std::string>& wanted) {
   return IsOfJobs({.job = process.Identity("SLURM_JOB_ID"),
@@ -414,32 +423,40 @@ std::string ServeUntilSignal(const Options& options, const sigset_t& signals) {
     guard = std::make_unique<WebGuard>(*security.file, std::move(handler), on_refusal);
     handler = [&](const HttpRequest& request) { return guard->Answer(request); };
   }
-  HttpServer server(std::move(handler), on_refusal);
-  error = options.uses_systemd_socket ? server.StartAtPassedSockets(security.tls.get())
-                                      : server.Start(options.listen_addresses, security.tls.get());
-  if (!error.empty()) return Fail(kRuntimeFailure, "cannot serve: " + error);
-  HttpServer health([&](const HttpRequest& request) { return pages.AnswerHealth(request); },
-                    on_refusal);
-  error = health.Start(options.health_addresses);
-  if (!error.empty()) return "cannot serve: " + error;
-  LogStart(options, server, health, security);
   std::unique_ptr<HostGuard> hosts;
   if (!options.allowed_hosts.empty()) {
     hosts = std::make_unique<HostGuard>(options.allowed_hosts, std::move(handler), on_refusal);
     handler = [&](const HttpRequest& request) { return hosts->Answer(request); };
   }
-  if (const std::string taken = options.metrics.TakenFromRules(); !taken.empty()) {
-    spdlog::warn("--metrics leaves out families or labels that the shipped rules need: {}", taken);
-  }
-  collector.Start();
-  snapshots.Take();
-  service.Ready();
+  HttpServer server(std::move(handler), on_refusal);
   budget.SetGiveWay([&] { return server.GiveWay(); });
   const std::shared_ptr<void> until_the_server_ends(nullptr,
                                                     [&](void*) { budget.SetGiveWay(nullptr); });
+  error = options.uses_systemd_socket ? server.StartAtPassedSockets(security.tls.get())
+                                      : server.Start(options.listen_addresses, security.tls.get());
+  if (!error.empty()) return "cannot serve: " + error;
+  HttpServer health([&](const HttpRequest& request) { return pages.AnswerHealth(request); },
+                    on_refusal);
+  error = health.Start(options.health_addresses);
+  if (!error.empty()) return "cannot serve: " + error;
+  HttpServer local([&](const HttpRequest& request) { return pages.AnswerFindings(request); },
+                   on_refusal);
+  const std::string local_fault = StartLocal(options.findings_socket, local);
+  LogStart(options, server, health, security);
+  if (!local_fault.empty())
+    spdlog::warn("no findings at {} for top and inflight: {}", options.findings_socket,
+                 local_fault);
+  if (const std::string taken = options.metrics.TakenFromRules(); !taken.empty()) {
+    spdlog::warn("--metrics leaves out families or labels that the shipped rules need: {}", taken);
+  }
+  snapshots.BeginLog();  // the first line of the log says where the daemon listens
+  collector.Start();
+  snapshots.Take();
+  service.Ready();
   const int signal = WaitForSignal(signals, service, snapshots, security);
   spdlog::info("stopping on {}", signal == SIGTERM ? "SIGTERM" : "SIGINT");
   service.Stopping();
+  local.Stop();
   health.Stop();
   server.Stop();
   return "";
@@ -457,8 +474,13 @@ int Serve(const Options& options) {
 }
 
 int Main(int argc, char** argv) {
+  const sigset_t signals = BlockSignals();  // an end in the first milliseconds is one as any other
   std::string error;
   const Options options = ParseOptions(argc, argv, error, kCommit);
+  if (options.command != Command::kServe || !error.empty()) {
+    std::signal(SIGPIPE, SIG_DFL);
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  }
   if (!error.empty()) return Fail(kBadUsage, error + " (see nccl-exporter --help)");
   if (options.command == Command::kPrint) return Print(options.text);
   if (options.command == Command::kCatalogue) return Print(CatalogueJson());
@@ -475,7 +497,6 @@ int Main(int argc, char** argv) {
     return options.command == Command::kInFlight ? PrintInFlight(options) : Serve(options);
   } catch (const std::exception& failure) {
     return Fail(kRuntimeFailure, failure.what());
-  snapshots.BeginLog();  // the first line of the log says where the daemon listens
   }
 }
 
@@ -483,8 +504,3 @@ int Main(int argc, char** argv) {
 }  // namespace nccl_exporter::exporter
 
 int main(int argc, char** argv) { return nccl_exporter::exporter::Main(argc, argv); }
-  const sigset_t signals = BlockSignals();  // an end in the first milliseconds is one as any other
-  if (options.command != Command::kServe || !error.empty()) {
-    std::signal(SIGPIPE, SIG_DFL);
-    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-  }

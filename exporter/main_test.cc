@@ -358,6 +358,34 @@ TEST(MainTest, InflightLooksIntoTheGivenDirectories) {
   EXPECT_TRUE(std::filesystem::exists(directory + "/wrong.seg"));
 }
 
+// Regression: with a password the commands lost the daemon's judgement.
+TEST(MainTest, CommandsGetTheFindingsOfADaemonWithAPasswordByItsSocket) {
+  const std::string directory = TemporaryDirectory() + "/with-socket";
+  std::filesystem::create_directory(directory);
+  const std::string config = directory + "/web.yml", socket = directory + "/s";
+  std::ofstream(config)
+      << "basic_auth_users: {a: $2b$04$abcdefghijklmnopqrstuuN6tPGcMNGYMDEjNzaPYtKCRf9Kvxvn.}";
+  Daemon daemon(
+      {"--segment.dir=" + directory, "--web.config.file=" + config, "--findings.socket=" + socket});
+  EXPECT_EQ(Get(daemon.port(), "/api/v1/findings").status, 401);
+  ChildProcess inflight(
+      {kDaemon, "inflight", "--segment.dir=" + directory, "--daemon=unix:" + socket});
+  EXPECT_EQ(inflight.Wait(), 0);
+  EXPECT_THAT(inflight.Output(), testing::HasSubstr("Judged by the daemon since"));
+  struct stat status {};
+  ASSERT_EQ(::stat(socket.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777u, 0666u);
+  Daemon second({"--segment.dir=" + directory, "--findings.socket=" + socket});
+  second.process().ReadErrorLine();  // watching
+  EXPECT_THAT(second.process().ReadErrorLine(), testing::HasSubstr("another daemon serves it"));
+  daemon.process().Signal(SIGKILL);
+  daemon.process().Wait();
+  Daemon third({"--segment.dir=" + directory, "--findings.socket=" + socket});
+  third.process().Signal(SIGTERM);
+  EXPECT_EQ(third.process().Wait(), 0);
+  EXPECT_FALSE(std::filesystem::exists(socket)) << "the third took the place of the first";
+}
+
 TEST(MainTest, ToolsFailWhereADirectoryCannotBeRead) {
   const std::string no_directory = TemporaryDirectory() + "/no-directory";
   std::ofstream{no_directory};

@@ -199,6 +199,8 @@ class HttpServer::Service {
 
   ListeningSockets listening;
 
+  bool GiveWay() { return open_.GiveWay(Refusal::kAnswerBytes); }
+
   // Serves the sockets; returns what is wrong, or an empty string.
   std::string Start(TlsContext* tls) {
     tls_ = tls;
@@ -234,8 +236,6 @@ class HttpServer::Service {
                             MHD_OPTION_CONNECTION_MEMORY_LIMIT, kRequestBufferBytes,  //
                             MHD_OPTION_THREAD_STACK_SIZE, kStackBytes,                //
                             MHD_OPTION_STRICT_FOR_CLIENT, 1,                          //
-  bool GiveWay() { return open_.GiveWay(Refusal::kAnswerBytes); }
-
                             MHD_OPTION_HTTPS_CERT_CALLBACK2, &NoCertificate,  // ignored without TLS
                             MHD_OPTION_END);
   }
@@ -299,21 +299,21 @@ class HttpServer::Service {
     // here.
     if (!std::exchange(request.is_announced, true)) {
       if (!request.has_zero && !HasAmbiguousLength(connection)) return MHD_YES;
-      request.is_answered = true;
-      service.on_refusal_(Refusal::kAmbiguousRequest);
-      return service.Refuse(connection);
+      return WithoutExceptions(MHD_NO, [&] { return service.Refuse(connection, request); });
     }
     const bool is_complete = *body_bytes == 0;
     *body_bytes = 0;
     if (!is_complete) return MHD_YES;
-    auto& service = *static_cast<Service*>(self);
     return WithoutExceptions(MHD_NO,
                              [&] { return service.Serve(connection, path, method, request); });
   }
-  MHD_Result Refuse(MHD_Connection* connection) {
+
+  MHD_Result Refuse(MHD_Connection* connection, RequestInProgress& request) {
     OpenConnection& open = *ConnectionOf(connection);
     if (!open_.BeginAnswer(open)) return MHD_NO;
+    request.is_answered = true;
     open_.BeginSending(open);
+    on_refusal_(Refusal::kAmbiguousRequest);
     static constexpr std::string_view kBody = "Ambiguous request\n";
     MHD_Response* const answer = MHD_create_response_from_buffer(
         kBody.size(), const_cast<char*>(kBody.data()), MHD_RESPMEM_PERSISTENT);
@@ -323,7 +323,6 @@ class HttpServer::Service {
     MHD_destroy_response(answer);
     return is_queued;
   }
-
 
   MHD_Result Serve(MHD_Connection* connection, const char* path, std::string_view method,
                    RequestInProgress& request) {
@@ -353,14 +352,14 @@ class HttpServer::Service {
 
   HttpResponse AnswerWithinLimits(MHD_Connection* connection, const char* path,
                                   std::string_view method, const RequestInProgress& in_progress) {
+    HttpRequest request{.path = path, .accept = {}, .accept_encoding = {}};
     const std::string authority = TakeAuthority(request.path);
     request.client = ConnectionOf(connection)->address();
-    HttpRequest request{.path = path, .accept = {}, .accept_encoding = {}};
     Headers headers{request};
     MHD_get_connection_values(connection, MHD_HEADER_KIND, Headers::Add, &headers);
     Query query{request};
-    if (!authority.empty()) request.host = authority;  // RFC 9112, 3.2.2
     MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, Query::Add, &query);
+    if (!authority.empty()) request.host = authority;  // RFC 9112, 3.2.2
     if (!headers.are_complete || !query.is_complete)
       throw std::bad_alloc();  // not answered as if it had come without them
     const bool is_url_too_long = in_progress.url_bytes > kUrlLimitBytes;
@@ -426,12 +425,17 @@ std::string HttpServer::StartAtPassedSockets(TlsContext* tls) {
   return error.empty() ? service_->Start(tls) : error;
 }
 
+std::string HttpServer::StartAtPath(const std::string& path) {
+  const std::string error = service_->listening.BindPath(path);
+  return error.empty() ? service_->Start(nullptr) : error;
+}
+
 void HttpServer::Stop() { service_->Stop(); }
+
+bool HttpServer::GiveWay() { return service_->GiveWay(); }
 
 std::vector<int> HttpServer::ports() const { return service_->listening.ports(); }
 
 std::vector<std::string> HttpServer::names() const { return service_->listening.names(); }
 
 }  // namespace nccl_exporter::exporter
-bool HttpServer::GiveWay() { return service_->GiveWay(); }
-

@@ -91,17 +91,20 @@ class HttpServer {
   // The same at the sockets that systemd passed.
   std::string StartAtPassedSockets(TlsContext* tls = nullptr);
 
+  // The same at a Unix socket.
+  std::string StartAtPath(const std::string& path);
+
   // Returns once the requests in progress are answered, or cut off after some seconds, and the
   // addresses are closed.
   void Stop();
 
-  // Where it listens, in the order of the addresses.
-  std::vector<int> ports() const;
-  std::vector<std::string> names() const;
   // Cuts the answer that has been sent the longest, for want of memory for another one. False if
   // none is being sent. Any thread.
   bool GiveWay();
 
+  // Where it listens, in the order of the addresses.
+  std::vector<int> ports() const;
+  std::vector<std::string> names() const;
 
  private:
   class Service;
