@@ -14,6 +14,7 @@
 #include <sstream>
 #include <utility>
 
+#include "exporter/exposition/utf8.h"
 #include "exporter/findings/words.h"
 #include "proto/timing_source.h"
 
@@ -44,11 +45,7 @@ std::string CheckLine(const Check& check) {
   std::string line = fmt::format("{} {}: {}", kVerdicts[static_cast<size_t>(check.verdict)],
                                  check.what, check.detail);
   if (!check.change.empty()) line += "; change: " + check.change;
-  for (char& c : line) {
-    const auto byte = static_cast<uint8_t>(c);
-    if (byte < 0x20 || byte == 0x7F) c = '?';
-  }
-  return line;
+  return ValidUtf8(line, std::string::npos, "?");
 }
 
 std::vector<std::string> PluginPaths(const Environment& environment) {
