@@ -399,8 +399,10 @@ std::string ServeUntilSignal(const Options& options, const sigset_t& signals) {
       false);
   AnswerBudget budget;
   ScrapePage scrape_page(snapshots, budget, kSeriesLimit, options.metrics, kCommit);
-  NodeWatch watch(snapshots, options.findings_time_scale,
-                  [&](const Judgement& judgement) { scrape_page.SetFindings(judgement.findings); });
+  NodeWatch watch(snapshots, options.findings_time_scale, [&](const Judgement& judgement) {
+    scrape_page.SetFindings(judgement.findings);
+    scrape_page.SetDroppedLogLines(log->dropped());
+  });
   TracePage trace(
       [&](std::chrono::nanoseconds last) {
         collector::NodeTrace recent = collector.Recent(last, kMostOperationsOfPage);

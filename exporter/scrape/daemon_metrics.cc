@@ -100,7 +100,9 @@ DaemonMetrics::DaemonMetrics(const std::vector<Limit>& limits, std::string_view 
                            .Add({}, prometheus::Histogram::BucketBoundaries(kScrapeBounds.begin(),
                                                                             kScrapeBounds.end()))),
       series_dropped_(
-          Named(prometheus::BuildCounter(), Metric::kSeriesDropped).Register(registry_)) {
+          Named(prometheus::BuildCounter(), Metric::kSeriesDropped).Register(registry_)),
+      log_lines_dropped_(
+          Named(prometheus::BuildCounter(), Metric::kLogLinesDropped).Register(registry_).Add({})) {
   // There from the start, so that the family is never absent.
   for (const CodeRow<SeriesLoss>& row : kSeriesLosses)
     series_dropped_.Add({{"uid", std::string(kOtherUsers)}, {"reason", std::string(row.name)}});
@@ -143,6 +145,10 @@ void DaemonMetrics::CountDrops(const SeriesDrops& drops) {
 }
 
 void DaemonMetrics::Count(Refusal refusal) { refusals_[static_cast<size_t>(refusal)]->Increment(); }
+
+void DaemonMetrics::SetDroppedLogLines(uint64_t lines) {
+  log_lines_dropped_.Increment(static_cast<double>(lines) - log_lines_dropped_.Value());
+}
 
 void DaemonMetrics::SetFindings(const std::vector<Finding>& findings) {
   ByFinding<double> counts{};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -50,6 +51,8 @@ class ScrapePage {
 
   void Count(Refusal refusal) { daemon_.Count(refusal); }
   void SetFindings(const std::vector<Finding>& findings) { daemon_.SetFindings(findings); }
+  // Since the daemon's start. For one thread.
+  void SetDroppedLogLines(uint64_t lines) { daemon_.SetDroppedLogLines(lines); }
 
  private:
   HttpResponse Refuse(Refusal refusal, std::string_view why);
