@@ -319,7 +319,8 @@ TEST(ScrapePageTest, RefusesOnlyTheScrapesOfAnAddressThatAreTooMany) {
 // Pages of one scrape after the other, whose clients take nothing, are kept until then.
 TEST(ScrapePageTest, RefusesAScrapeForWhosePageThereIsNoRoom) {
   SnapshotSource snapshots(ExampleSnapshot);
-  AnswerBudget budget(size_t{64} << 10);
+  constexpr size_t kThreePages = size_t{400} << 10;
+  AnswerBudget budget(kThreePages);
   ScrapePage page(snapshots, budget);
   std::vector<HttpResponse> not_taken_yet;
   while (not_taken_yet.empty() || not_taken_yet.back().status == 200) {
@@ -329,7 +330,7 @@ TEST(ScrapePageTest, RefusesAScrapeForWhosePageThereIsNoRoom) {
     ASSERT_LT(not_taken_yet.size(), 100u);
   }
   EXPECT_EQ(not_taken_yet.back().status, 503);
-  EXPECT_LE(budget.held(), size_t{64} << 10);
+  EXPECT_LE(budget.held(), kThreePages);
   not_taken_yet.clear();
   EXPECT_EQ(budget.held(), 0u);
   EXPECT_THAT(
