@@ -164,8 +164,10 @@ void CommandLine::AddDaemon(CLI::App& command) {
   };
   command
       .add_option("--daemon", options_.daemon,
-                  "Address of this node's daemon, whose findings are shown: http://HOST:PORT, or "
-                  "none for findings of the command itself. TLS and passwords are not supported.")
+                  "Address of this node's daemon, whose findings are shown: http://HOST:PORT, "
+                  "unix:/PATH, or none for findings of the command itself. TLS and passwords are "
+                  "not supported. Without it, the daemon's socket is asked first: " +
+                      std::string(kFindingsSocket))
       ->check(CLI::Validator(fault_of, ""))
       ->default_str(std::string(kDefaultDaemon));
 }

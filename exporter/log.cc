@@ -3,14 +3,16 @@
 #include "exporter/log.h"
 
 #include <fmt/format.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <ctime>
 #include <iterator>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "exporter/exposition/utf8.h"
 
@@ -48,11 +50,42 @@ std::string TimeText(spdlog::log_clock::time_point time) {
                      since_epoch % 1000);
 }
 
+// Lines go to the queue. The lock is held for the format of a line only.
+class QueueSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit QueueSink(std::shared_ptr<LogQueue> queue) : queue_(std::move(queue)) {}
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    const uint64_t dropped = queue_->dropped();
+    if (dropped != told_) {
+      const std::string text =
+          fmt::format("{} lines of the log were dropped: its reader took nothing", dropped - told_);
+      if (Add(spdlog::details::log_msg(message.logger_name, spdlog::level::warn, text)))
+        told_ = dropped;
+    }
+    if (!Add(message)) queue_->CountDropped();
+  }
+  void flush_() override {}
+
+ private:
+  bool Add(const spdlog::details::log_msg& message) {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    return queue_->Add(std::string_view(line.data(), line.size()));
+  }
+
+  const std::shared_ptr<LogQueue> queue_;
+  uint64_t told_ = 0;  // of the dropped lines
+};
+
 }  // namespace
 
-void ConfigureLog(LogLevel level, LogFormat format) {
-  auto logger = std::make_shared<spdlog::logger>("nccl-exporter",
-                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
+void ConfigureLog(LogLevel level, LogFormat format, std::shared_ptr<LogQueue> queue) {
+  auto logger =
+      std::make_shared<spdlog::logger>("nccl-exporter", std::make_shared<QueueSink>(queue));
+  // The library would write to standard error, which may block.
+  logger->set_error_handler([queue](const std::string&) { queue->CountDropped(); });
   logger->set_level(SpdlogLevel(level));
   logger->set_formatter(std::make_unique<LineFormatter>(format));
   spdlog::set_default_logger(std::move(logger));

@@ -38,6 +38,8 @@
 #include "exporter/findings/in_flight_table.h"
 #include "exporter/findings/node_judge.h"
 #include "exporter/findings/node_watch.h"
+#include "exporter/http/answer_budget.h"
+#include "exporter/http/host_guard.h"
 #include "exporter/http/http_server.h"
 #include "exporter/http/tls_context.h"
 #include "exporter/http/web_guard.h"
@@ -296,6 +298,15 @@ void LogStart(const Options& options, const HttpServer& server, const HttpServer
   }
 }
 
+// Serves the findings to commands on this node, if the directory of the socket is there. Returns
+// what is wrong, or an empty string.
+std::string StartLocal(const std::string& path, HttpServer& server) {
+  std::error_code error;
+  const std::filesystem::path directory = std::filesystem::path(path).parent_path();
+  if (path.empty() || !std::filesystem::is_directory(directory, error)) return "";
+  return server.StartAtPath(path);
+}
+
 bool IsProcessOfJobs(const collector::ProcessSnapshot& process,
                      const std::vector<std::string>& wanted) {
   return IsOfJobs({.job = process.JobName(),
@@ -363,42 +374,57 @@ int Trace(const Options& options) {
   return Print(result.text);
 }
 
-int Serve(const Options& options) {
-  UseOneHeap();
-  RaiseDescriptorLimit();
-  ConfigureLog(options.log_level, options.log_format);
+// A log that nobody reads: lines are lost, and whoever reads it last knows nothing of this daemon.
+std::string FaultOfLog(const LogQueue& log) {
+  return log.IsBlocked(LogQueue::Clock::now())
+             ? "The log is blocked: its reader has taken nothing for " +
+                   std::to_string(kLogBlockedLimit.count()) + " s"
+             : "";
+}
+
+// Serves until a signal ends the daemon. Returns why it could not, or an empty string.
+std::string ServeUntilSignal(const Options& options, const sigset_t& signals) {
   const ServiceNotifier service;
-  const sigset_t signals = BlockSignals();
+  const auto log = std::make_shared<LogQueue>(STDERR_FILENO);
+  ConfigureLog(options.log_level, options.log_format, log);
   std::string error;
   const WebSecurity security(options.web_config_file, error);
-  if (!error.empty()) return Fail(kRuntimeFailure, error);
+  if (!error.empty()) return error;
   collector::Collector collector({.directories = options.segment_dirs,
                                   .retention = options.retention,
                                   .splits_durations = options.metrics.splits_durations()});
   KeptCounters counters(options.state_dir, DerivedTimes().Scaled(options.findings_time_scale));
-  SnapshotSource snapshots([&] {
-    const std::shared_ptr<collector::NodeSnapshot> snapshot = collector.Snapshot();
-    counters.Advance(*snapshot);
-    return snapshot;
+  SnapshotSource snapshots(
+      [&] {
+        const std::shared_ptr<collector::NodeSnapshot> snapshot = collector.Snapshot();
+        counters.Advance(*snapshot);
+        return snapshot;
+      },
+      false);
+  AnswerBudget budget;
+  ScrapePage scrape_page(snapshots, budget, kSeriesLimit, options.metrics, kCommit);
+  NodeWatch watch(snapshots, options.findings_time_scale, [&](const Judgement& judgement) {
+    scrape_page.SetFindings(judgement.findings);
+    scrape_page.SetDroppedLogLines(log->dropped());
   });
-  ScrapePage scrape_page(snapshots, kSeriesLimit, options.metrics, kCommit);
-  NodeWatch watch(snapshots, options.findings_time_scale,
-                  [&](const Judgement& judgement) { scrape_page.SetFindings(judgement.findings); });
   // Seldom, since it reads the mappings of all processes.
   const UnmeasuredWatch unmeasured(
       "/proc", std::chrono::minutes(1),
       [&](std::optional<uint64_t> count) { scrape_page.SetUnmeasuredProcesses(count); });
-  TracePage trace([&](std::chrono::nanoseconds last) {
-    collector::NodeTrace recent = collector.Recent(last, kMostOperationsOfPage);
-    recent.node = NodeName();
-    return recent;
-  });
-  WebPages pages(snapshots, scrape_page, watch,
+  TracePage trace(
+      [&](std::chrono::nanoseconds last) {
+        collector::NodeTrace recent = collector.Recent(last, kMostOperationsOfPage);
+        recent.node = NodeName();
+        return recent;
+      },
+      budget);
+  WebPages pages(snapshots, scrape_page, watch, budget,
                  {.node_name = NodeName(),
                   .telemetry_path = options.telemetry_path,
                   .start_realtime_ns = collector::Now().realtime_ns,
                   .segment_directories = options.segment_dirs,
-                  .commit = kCommit},
+                  .commit = kCommit,
+                  .fault = [&log = *log] { return FaultOfLog(log); }},
                  options.serves_traces ? &trace : nullptr);
   HttpHandler handler = [&](const HttpRequest& request) { return pages.Answer(request); };
   const RefusalCounter on_refusal = [&](Refusal refusal) { scrape_page.Count(refusal); };
@@ -407,32 +433,64 @@ int Serve(const Options& options) {
     guard = std::make_unique<WebGuard>(*security.file, std::move(handler), on_refusal);
     handler = [&](const HttpRequest& request) { return guard->Answer(request); };
   }
+  std::unique_ptr<HostGuard> hosts;
+  if (!options.allowed_hosts.empty()) {
+    hosts = std::make_unique<HostGuard>(options.allowed_hosts, std::move(handler), on_refusal);
+    handler = [&](const HttpRequest& request) { return hosts->Answer(request); };
+  }
   HttpServer server(std::move(handler), on_refusal);
+  budget.SetGiveWay([&] { return server.GiveWay(); });
+  const std::shared_ptr<void> until_the_server_ends(nullptr,
+                                                    [&](void*) { budget.SetGiveWay(nullptr); });
   error = options.uses_systemd_socket ? server.StartAtPassedSockets(security.tls.get())
                                       : server.Start(options.listen_addresses, security.tls.get());
-  if (!error.empty()) return Fail(kRuntimeFailure, "cannot serve: " + error);
+  if (!error.empty()) return "cannot serve: " + error;
   HttpServer health([&](const HttpRequest& request) { return pages.AnswerHealth(request); },
                     on_refusal);
   error = health.Start(options.health_addresses);
-  if (!error.empty()) return Fail(kRuntimeFailure, "cannot serve: " + error);
+  if (!error.empty()) return "cannot serve: " + error;
+  HttpServer local([&](const HttpRequest& request) { return pages.AnswerFindings(request); },
+                   on_refusal);
+  const std::string local_fault = StartLocal(options.findings_socket, local);
   LogStart(options, server, health, security);
+  if (!local_fault.empty())
+    spdlog::warn("no findings at {} for top and inflight: {}", options.findings_socket,
+                 local_fault);
   if (const std::string taken = options.metrics.TakenFromRules(); !taken.empty()) {
     spdlog::warn("--metrics leaves out families or labels that the shipped rules need: {}", taken);
   }
+  snapshots.BeginLog();  // the first line of the log says where the daemon listens
   collector.Start();
   snapshots.Take();
   service.Ready();
   const int signal = WaitForSignal(signals, service, snapshots, security);
   spdlog::info("stopping on {}", signal == SIGTERM ? "SIGTERM" : "SIGINT");
   service.Stopping();
+  local.Stop();
   health.Stop();
   server.Stop();
-  return kSuccess;
+  return "";
+}
+
+int Serve(const Options& options) {
+  UseOneHeap();
+  RaiseDescriptorLimit();
+  const sigset_t signals = BlockSignals();
+  const std::string fault = ServeUntilSignal(options, signals);
+  if (fault.empty()) return kSuccess;
+  // Standard error may block: the signals end the process as by default.
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  return Fail(kRuntimeFailure, fault);
 }
 
 int Main(int argc, char** argv) {
+  const sigset_t signals = BlockSignals();  // an end in the first milliseconds is one as any other
   std::string error;
   const Options options = ParseOptions(argc, argv, error, kCommit);
+  if (options.command != Command::kServe || !error.empty()) {
+    std::signal(SIGPIPE, SIG_DFL);
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  }
   if (!error.empty()) return Fail(kBadUsage, error + " (see nccl-exporter --help)");
   if (options.command == Command::kPrint) return Print(options.text);
   if (options.command == Command::kCatalogue) return Print(CatalogueJson());

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemon as a whole, from its command line to its exit code.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -81,6 +83,60 @@ TEST(MainTest, StopsOnSigint) {
   Daemon daemon;
   daemon.process().Signal(SIGINT);
   EXPECT_EQ(daemon.process().Wait(), 0);
+}
+
+// A FIFO in place of standard error, with a reader that stops when it has the port.
+class UnreadLog {
+ public:
+  explicit UnreadLog(const std::string& path) {
+    EXPECT_EQ(mkfifo(path.c_str(), 0600), 0);
+    fifo_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    EXPECT_GE(fifo_, 0);
+  }
+  ~UnreadLog() { close(fifo_); }
+  UnreadLog(const UnreadLog&) = delete;
+  UnreadLog& operator=(const UnreadLog&) = delete;
+
+  int ReadPort() const {
+    const std::string before_port = "(port ";
+    std::string text;
+    char next = 0;
+    while (text.find(')') == std::string::npos && read(fifo_, &next, 1) == 1) text += next;
+    const size_t at = text.find(before_port);
+    EXPECT_NE(at, std::string::npos) << text;
+    return at == std::string::npos ? 0 : std::stoi(text.substr(at + before_port.size()));
+  }
+  void Fill() const {
+    fcntl(fifo_, F_SETFL, O_NONBLOCK);
+    while (write(fifo_, "\n", 1) > 0) {
+    }
+  }
+
+ private:
+  int fifo_ = -1;
+};
+
+// A container runtime's copier or journald that is stuck. The daemon logged with locks held that
+// every scrape needs.
+TEST(MainTest, ALogThatNobodyReadsStopsNothing) {
+  const std::string directory = TemporaryDirectory() + "/unread-log";
+  std::filesystem::create_directory(directory);
+  const UnreadLog log(directory + "/log");
+  ChildProcess daemon({"/bin/sh", "-c", R"(exec "$@" 2>"$0")", directory + "/log", kDaemon,
+                       "--web.listen-address=127.0.0.1:0", "--log.level=debug",
+                       "--segment.dir=" + directory});
+  const int port = log.ReadPort();
+  log.Fill();
+  std::ofstream(directory + "/wrong.seg") << std::string(100000, 'x');  // a line of the log
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Get(port, "/metrics").status, 200);
+    EXPECT_EQ(Get(port, "/api/v1/findings").status, 200);
+  }
+  EXPECT_TRUE(Eventually([&] { return Get(port, "/-/ready").status == 503; }));
+  EXPECT_THAT(Get(port, "/-/ready").body, testing::StartsWith("The log is blocked"));
+  EXPECT_EQ(Get(port, "/-/healthy").status, 200);
+  daemon.Signal(SIGTERM);
+  EXPECT_EQ(daemon.Wait(), 0);
 }
 
 // A terminal that closes, a logrotate script and a peer that goes away send these by habit.
@@ -300,6 +356,34 @@ TEST(MainTest, InflightLooksIntoTheGivenDirectories) {
   EXPECT_THAT(text, testing::HasSubstr(": 0 communicators, 0 with operations in flight\n"));
   EXPECT_THAT(text, testing::HasSubstr("\n1 files cannot be read as segments"));
   EXPECT_TRUE(std::filesystem::exists(directory + "/wrong.seg"));
+}
+
+// Regression: with a password the commands lost the daemon's judgement.
+TEST(MainTest, CommandsGetTheFindingsOfADaemonWithAPasswordByItsSocket) {
+  const std::string directory = TemporaryDirectory() + "/with-socket";
+  std::filesystem::create_directory(directory);
+  const std::string config = directory + "/web.yml", socket = directory + "/s";
+  std::ofstream(config)
+      << "basic_auth_users: {a: $2b$04$abcdefghijklmnopqrstuuN6tPGcMNGYMDEjNzaPYtKCRf9Kvxvn.}";
+  Daemon daemon(
+      {"--segment.dir=" + directory, "--web.config.file=" + config, "--findings.socket=" + socket});
+  EXPECT_EQ(Get(daemon.port(), "/api/v1/findings").status, 401);
+  ChildProcess inflight(
+      {kDaemon, "inflight", "--segment.dir=" + directory, "--daemon=unix:" + socket});
+  EXPECT_EQ(inflight.Wait(), 0);
+  EXPECT_THAT(inflight.Output(), testing::HasSubstr("Judged by the daemon since"));
+  struct stat status {};
+  ASSERT_EQ(::stat(socket.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777u, 0666u);
+  Daemon second({"--segment.dir=" + directory, "--findings.socket=" + socket});
+  second.process().ReadErrorLine();  // watching
+  EXPECT_THAT(second.process().ReadErrorLine(), testing::HasSubstr("another daemon serves it"));
+  daemon.process().Signal(SIGKILL);
+  daemon.process().Wait();
+  Daemon third({"--segment.dir=" + directory, "--findings.socket=" + socket});
+  third.process().Signal(SIGTERM);
+  EXPECT_EQ(third.process().Wait(), 0);
+  EXPECT_FALSE(std::filesystem::exists(socket)) << "the third took the place of the first";
 }
 
 TEST(MainTest, ToolsFailWhereADirectoryCannotBeRead) {

@@ -35,9 +35,14 @@ std::string FaultOfListenAddress(std::string_view address) {
   if (host.starts_with('[') && host.ends_with(']')) {
     in6_addr parsed{};
     const std::string inner(host.substr(1, host.size() - 2));
-    return inet_pton(AF_INET6, inner.c_str(), &parsed) == 1 ? ""
-                                                            : "'" + inner + "' is no IPv6 address";
+    // A link-local address has a zone: fe80::1%eth0.
+    const size_t zone = std::min(inner.find('%'), inner.size());
+    const bool has_zone = zone + 1 < inner.size() || zone == inner.size();
+    return has_zone && inet_pton(AF_INET6, inner.substr(0, zone).c_str(), &parsed) == 1
+               ? ""
+               : "'" + inner + "' is no IPv6 address";
   }
+  if (address.find("://") != std::string_view::npos) return "write host:port, without a scheme";
   if (host.find(':') != std::string_view::npos)
     return "an IPv6 address needs brackets; write [IPv6]:port";
   const bool is_host = std::ranges::all_of(host, [](char c) {
@@ -148,7 +153,7 @@ bool ChangeMetrics(const std::string& value, Options& options, std::string& comp
 
 }  // namespace
 
-constexpr std::array<OptionRow, 18> kOptions{{
+constexpr std::array<OptionRow, 20> kOptions{{
     {"--web.listen-address", ":9828",
      "Address to listen at, host:port, [IPv6]:port, or :port for all addresses. May be given "
      "several times.",
@@ -157,6 +162,10 @@ constexpr std::array<OptionRow, 18> kOptions{{
      "Further address that answers /-/healthy and /-/ready only, without TLS and without a "
      "password, for probes. May be given several times.",
      FlagTakes::kValues, StoreAddress<&Options::health_addresses>},
+    {"--web.allowed-host", "",
+     "Host that requests may name, without a port. May be given several times. Without it, any: a "
+     "web site in a browser that reaches the daemon can then read it by a name of its own.",
+     FlagTakes::kValues, StoreChecked<&Options::allowed_hosts, IsNotEmpty>},
     {"--web.telemetry-path", "/metrics", "Path of the metrics.", FlagTakes::kValue,
      StoreChecked<&Options::telemetry_path, IsTelemetryPath>},
     {"--web.config.file", "",
@@ -189,6 +198,10 @@ constexpr std::array<OptionRow, 18> kOptions{{
      "1000. "
      "For tests with rules of generate-rules --time-scale.",
      FlagTakes::kValue, StoreNumber<&Options::findings_time_scale, kTimeScales>, kTopOnly},
+    {"--findings.socket", "/run/nccl-exporter-daemon/findings.sock",
+     "Unix socket at which top and inflight of this node get the findings, without TLS and without "
+     "a password. Served if its directory is there. Empty: none.",
+     FlagTakes::kValue, StoreChecked<&Options::findings_socket, IsAnyText>},
     {"--metrics.disable", "",
      "Leave out families: a name, the beginning of names followed by *, or `histograms`. May be "
      "given several times.",

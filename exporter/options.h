@@ -65,6 +65,7 @@ struct Options {
 
   std::vector<std::string> listen_addresses;
   std::vector<std::string> health_addresses;  // of health and readiness only; empty: none
+  std::vector<std::string> allowed_hosts;     // of requests; empty: any
   std::string telemetry_path;
   std::string web_config_file;  // empty: none
   bool uses_systemd_socket = false;
@@ -73,6 +74,7 @@ struct Options {
   std::chrono::nanoseconds retention{};
   std::string state_dir;  // empty: none
   double findings_time_scale = 1;
+  std::string findings_socket;  // empty: none
   MetricFilter metrics;
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kLogfmt;
@@ -102,6 +104,6 @@ struct OptionRow {
   std::span<const Command> commands = {};
 };
 
-extern const std::array<OptionRow, 18> kOptions;
+extern const std::array<OptionRow, 20> kOptions;
 
 }  // namespace nccl_exporter::exporter

@@ -305,6 +305,10 @@ TEST(OptionsTest, AnswersASlipWithWhatWasMeant) {
             "--log.level is a flag of the daemon, not of top");
 }
 
+TEST(OptionsTest, ALinkLocalAddressHasAZone) {
+  EXPECT_EQ(ErrorOf({"--web.listen-address", "[fe80::1%eth0]:9828"}), "");
+}
+
 TEST(OptionsTest, AWrongAddressIsAnsweredWithTheReason) {
   const std::vector<std::pair<const char*, const char*>> cases{{"9828", "it has no port"},
                                                                {"[::1]", "it has no port"},
@@ -312,6 +316,8 @@ TEST(OptionsTest, AWrongAddressIsAnsweredWithTheReason) {
                                                                {"::1:9828", "needs brackets"},
                                                                {"[::g]:1", "'::g' is no IPv6"},
                                                                {"a b:1", "'a b' is neither a name"},
+                                                               {"[fe80::1%]:1", "no IPv6"},
+                                                               {"http://a:1", "without a scheme"},
                                                                {":", "the port ''"}};
   for (const auto& [address, reason] : cases) {
     EXPECT_THAT(ErrorOf({"--web.listen-address", address}), testing::HasSubstr(reason));

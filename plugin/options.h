@@ -47,7 +47,8 @@ struct OptionRow {
   bool (*store)(const char* text,
                 Options& options);  // false, and nothing stored, where `text` is no value of it
 };
-extern const std::array<OptionRow, kOptionCount> kOptions;
+// Visible, because `doctor` reads it from another library. The plugin exports it nowhere.
+[[gnu::visibility("default")]] extern const std::array<OptionRow, kOptionCount> kOptions;
 
 // `get` answers like getenv.
 Options ReadOptions(const char* (*get)(const char* name));

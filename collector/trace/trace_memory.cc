@@ -31,19 +31,37 @@ void Store(AtomicU64& word, uint64_t value) { word.store(value, std::memory_orde
 
 std::string Reason(const char* what) { return std::string(what) + ": " + std::strerror(errno); }
 
-// Why a file is none that may be mapped; empty: it is one.
-std::string FaultIn(int file) {
+// Opens what `path` leads to, if it is a file in memory without a name and with the size of a trace
+// file. The process may put anything else in its place, whatever the link's text says: a device,
+// whose opening alone has effects, or a file of another user. So it is looked at by a descriptor
+// that opens nothing (O_PATH), and then opened as the same inode.
+FileDescriptor OpenMemory(const std::string& path, std::string& fault) {
   constexpr long kTmpfsMagic = 0x01021994;  // of <linux/magic.h>
+  const FileDescriptor found(::open(path.c_str(), O_PATH | O_CLOEXEC));
   struct stat status {};
   struct statfs system {};
+  if (!found.is_open() || ::fstat(found.number(), &status) != 0 ||
+      ::fstatfs(found.number(), &system) != 0) {
+    fault = Reason("its trace file cannot be examined");
+    return {};
+  }
+  if (!S_ISREG(status.st_mode) || status.st_nlink != 0 || system.f_type != kTmpfsMagic ||
+      static_cast<uint64_t>(status.st_size) != sizeof(File)) {
+    fault = "its trace file is of another version";
+    return {};
+  }
+  const std::string same = "/proc/self/fd/" + std::to_string(found.number());
+  FileDescriptor file(::open(same.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file.is_open()) fault = Reason("its trace file cannot be opened");
+  return file;
+}
+
+// Why a file in memory may not be mapped; empty: it may.
+std::string FaultIn(int file) {
   const int seals = ::fcntl(file, F_GET_SEALS);
-  if (::fstat(file, &status) != 0 || ::fstatfs(file, &system) != 0 || seals < 0)
-    return Reason("its trace file cannot be examined");
+  if (seals < 0) return Reason("its trace file cannot be examined");
   constexpr int kNeeded = F_SEAL_SHRINK | F_SEAL_GROW;
-  if ((seals & kNeeded) != kNeeded || system.f_type != kTmpfsMagic ||
-      static_cast<uint64_t>(status.st_size) != sizeof(File))
-    return "its trace file is of another version";
-  return "";
+  return (seals & kNeeded) == kNeeded ? "" : "its trace file is of another version";
 }
 
 File* Map(int file) {
@@ -85,12 +103,8 @@ std::vector<std::string> TraceFilesOf(pid_t pid, std::string& fault) {
 std::unique_ptr<TraceMemory> TraceMemory::Open(pid_t pid, int64_t owner_start_ns,
                                                std::string& fault) {
   for (const std::string& path : TraceFilesOf(pid, fault)) {
-    // The process may put any other file in its place: none is waited for, or becomes a terminal.
-    FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-    if (!file.is_open()) {
-      fault = Reason("its trace file cannot be opened");
-      continue;
-    }
+    FileDescriptor file = OpenMemory(path, fault);
+    if (!file.is_open()) continue;
     fault = FaultIn(file.number());
     if (!fault.empty()) continue;
     File* const memory = Map(file.number());

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -49,6 +50,7 @@ class TrainingProcess {
   TrainingProcess& operator=(const TrainingProcess&) = delete;
 
   File* operator->() const { return file_; }
+  int descriptor() const { return descriptor_; }
   int64_t start_ns() const { return static_cast<int64_t>(start_ns_); }
   void Take() {
     file_->control.answer = static_cast<uint64_t>(Answer::kTaken);
@@ -94,6 +96,20 @@ std::vector<uint64_t> StartsIn(TraceMemory& memory) {
     starts.push_back(record[1]);
   });
   return starts;
+}
+
+// Regression: a job could make root open any file by a link whose text is that of a trace file.
+TEST(TraceMemoryTest, OpensNothingThatItHasNotLookedAt) {
+  const TrainingProcess other(kSeals, 4096);
+  const int events = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  const std::string path = "/proc/self/fd/" + std::to_string(other.descriptor());
+  ASSERT_GE(::inotify_add_watch(events, path.c_str(), IN_CLOSE_WRITE), 0);
+  std::string fault;
+  EXPECT_EQ(Open(other, fault), nullptr);
+  EXPECT_EQ(fault, "its trace file is of another version");
+  char event[1000];
+  EXPECT_LT(::read(events, event, sizeof event), 0) << "it was opened to be written";
+  ::close(events);
 }
 
 TEST(TraceMemoryTest, AsksAndEndsTheRequestWithItself) {

@@ -3,6 +3,8 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -47,21 +49,44 @@ std::string FaultOf(const PlainAnswer& answer, const DaemonAddress& address) {
 
 }  // namespace
 
+bool IsProtectedSocket(const std::string& path) {
+  constexpr uid_t kFirstUser = 1000;  // accounts below are of the system
+  const std::string directory = path.substr(0, path.rfind('/'));
+  const std::string above = directory.substr(0, directory.rfind('/'));
+  struct stat of_socket {
+  }, of_directory{}, of_above{};
+  if (::lstat(path.c_str(), &of_socket) != 0 || ::lstat(directory.c_str(), &of_directory) != 0 ||
+      ::lstat(above.empty() ? "/" : above.c_str(), &of_above) != 0)
+    return false;
+  constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH;
+  const uid_t owner = of_directory.st_uid;
+  return S_ISSOCK(of_socket.st_mode) && S_ISDIR(of_directory.st_mode) &&
+         (owner < kFirstUser || owner == ::geteuid()) &&
+         (of_directory.st_mode & kOthersWrite) == 0 && S_ISDIR(of_above.st_mode) &&
+         of_above.st_uid == 0 && (of_above.st_mode & kOthersWrite) == 0;
+}
+
 std::string DaemonAddress::Text() const {
+  if (!socket.empty()) return socket;
   return (host.find(':') == std::string::npos ? host : '[' + host + ']') + ':' + port;
 }
 
 std::optional<DaemonAddress> ParseDaemonAddress(std::string_view url, std::string& fault) {
-  constexpr std::string_view kScheme = "http://";
+  constexpr std::string_view kScheme = "http://", kUnix = "unix:";
   const auto refuse = [&](std::string why) {
     fault = std::move(why);
     return std::nullopt;
   };
-  if (!url.starts_with(kScheme)) return refuse("write http://HOST:PORT, or none");
+  if (url.starts_with(kUnix)) {
+    url.remove_prefix(kUnix.size());
+    if (!url.starts_with('/')) return refuse("write unix:/PATH");
+    return DaemonAddress{.host = "", .port = "", .socket = std::string(url)};
+  }
+  if (!url.starts_with(kScheme)) return refuse("write http://HOST:PORT, unix:/PATH, or none");
   url.remove_prefix(kScheme.size());
   const size_t colon = url.rfind(':');
   if (colon == std::string_view::npos || !IsPort(url.substr(colon + 1)))
-    return refuse("it has no port of 1 to 65535; write http://HOST:PORT, or none");
+    return refuse("it has no port of 1 to 65535; write http://HOST:PORT, unix:/PATH, or none");
   DaemonAddress address{.host = std::string(url.substr(0, colon)),
                         .port = std::string(url.substr(colon + 1))};
   if (address.host == "localhost") address.host = "127.0.0.1";
@@ -94,6 +119,21 @@ DaemonJudgement JudgementIn(const PlainAnswer& answer, const DaemonAddress& addr
           .why_not = ""};
 }
 
+namespace {
+
+DaemonJudgement Ask(const DaemonAddress& address, const std::vector<std::string>& segment_dirs) {
+  const PlainRequest request{.host = address.host,
+                             .port = address.port,
+                             .path = kFindingsPath,
+                             .patience = kDaemonPatience,
+                             .most_bytes = kMostAnswerBytes};
+  const PlainAnswer answer =
+      address.socket.empty() ? PlainGet(request) : PlainGetAt(address.socket, request);
+  return JudgementIn(answer, address, WatchedDirectoriesOf(segment_dirs));
+}
+
+}  // namespace
+
 AskDaemon DaemonAt(const std::string& daemon, std::vector<std::string> segment_dirs) {
   std::string fault;
   const std::optional<DaemonAddress> address = ParseDaemonAddress(daemon, fault);
@@ -102,13 +142,14 @@ AskDaemon DaemonAt(const std::string& daemon, std::vector<std::string> segment_d
       return DaemonJudgement{.judgement = {}, .why_not = "--daemon=" + Printable(daemon)};
     };
   }
-  return [address = *address, segment_dirs = std::move(segment_dirs)] {
-    const PlainAnswer answer = PlainGet({.host = address.host,
-                                         .port = address.port,
-                                         .path = kFindingsPath,
-                                         .patience = kDaemonPatience,
-                                         .most_bytes = kMostAnswerBytes});
-    return JudgementIn(answer, address, WatchedDirectoriesOf(segment_dirs));
+  const bool is_default = daemon == kDefaultDaemon;
+  return [address = *address, is_default, segment_dirs = std::move(segment_dirs)] {
+    const DaemonAddress local{.host = "", .port = "", .socket = std::string(kFindingsSocket)};
+    if (is_default && IsProtectedSocket(local.socket)) {
+      DaemonJudgement judged = Ask(local, segment_dirs);
+      if (judged.judgement) return judged;
+    }
+    return Ask(address, segment_dirs);
   };
 }
 

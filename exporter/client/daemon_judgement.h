@@ -19,6 +19,9 @@
 namespace nccl_exporter::exporter {
 
 inline constexpr std::string_view kDefaultDaemon = "http://127.0.0.1:9828";
+// Where a daemon of this node serves its findings to local commands, whatever its other addresses
+// ask for. The command asks there first, unless --daemon names another address.
+inline constexpr std::string_view kFindingsSocket = "/run/nccl-exporter-daemon/findings.sock";
 // The value of --daemon that asks nobody.
 inline constexpr std::string_view kNoDaemon = "none";
 
@@ -28,12 +31,17 @@ inline constexpr std::chrono::milliseconds kDaemonPatience{2000};
 struct DaemonAddress {
   std::string host;  // a number: its resolution waits for nobody
   std::string port;
+  std::string socket = {};  // path of a Unix socket, in place of both
 
-  std::string Text() const;  // "127.0.0.1:9828"
+  std::string Text() const;  // "127.0.0.1:9828", or the path
 };
 
-// Of http://HOST:PORT. HOST is localhost or an IP address, because the daemon is on this node.
-// Nothing for others; then `fault` says why.
+// Whether nobody but root and the daemon's user can have put a socket there: it is in a directory
+// that only a system account or we ourselves write, in one that only root writes.
+bool IsProtectedSocket(const std::string& path);
+
+// Of http://HOST:PORT, or unix:PATH. HOST is localhost or an IP address, because the daemon is on
+// this node. Nothing for others; then `fault` says why.
 std::optional<DaemonAddress> ParseDaemonAddress(std::string_view url, std::string& fault);
 
 struct DaemonJudgement {

@@ -3,7 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <future>
 #include <nlohmann/json.hpp>
@@ -72,6 +77,29 @@ TEST(DaemonJudgementTest, IsNotThatOfAnotherNodeOrOfOtherDirectories) {
             "the daemon at 127.0.0.1:9828 is on another node");
   EXPECT_EQ(WhyNot(AnswerThatWatches({.boot_id = "boot-1", .ids = {"26:1", "26:2"}})),
             "the daemon at 127.0.0.1:9828 watches other directories");
+}
+
+TEST(DaemonJudgementTest, ASocketIsTrustedWhereOnlyTheDaemonCanPutIt) {
+  const collector::ScratchDirectory scratch;  // in a directory that others write: see below
+  const std::string directory = scratch.File("run");
+  std::filesystem::create_directory(directory);
+  const std::string path = directory + "/s";
+  EXPECT_FALSE(IsProtectedSocket(path)) << "nothing is there";
+  const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  const auto is_protected = [&](mode_t of_above, mode_t of_directory) {
+    EXPECT_EQ(::chmod(scratch.path().c_str(), of_above), 0);
+    EXPECT_EQ(::chmod(directory.c_str(), of_directory), 0);
+    return IsProtectedSocket(path);
+  };
+  EXPECT_EQ(is_protected(0755, 0755), ::geteuid() == 0);
+  EXPECT_FALSE(is_protected(0755, 0777));
+  EXPECT_FALSE(is_protected(0755, 0775));
+  EXPECT_FALSE(is_protected(01777, 0755)) << "anybody could have made the directory";
+  ::close(listener);
 }
 
 TEST(DaemonJudgementTest, DirectoriesAreTheSameByAnyPath) {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/client/plain_get.h"
 
+#include <sys/un.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cstring>
 #include <memory>
 
 namespace nccl_exporter::exporter {
@@ -129,6 +132,22 @@ PlainAnswer PlainGet(const PlainRequest& request) {
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
   return PlainGet(request, found);
+}
+
+PlainAnswer PlainGetAt(const std::string& socket_path, const PlainRequest& request) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (socket_path.size() >= sizeof address.sun_path) {
+    PlainAnswer answer;
+    answer.fault = "the path is too long";
+    return answer;
+  }
+  std::memcpy(address.sun_path, socket_path.data(), socket_path.size());
+  addrinfo peer{};
+  peer.ai_family = AF_UNIX;
+  peer.ai_addr = reinterpret_cast<sockaddr*>(&address);
+  peer.ai_addrlen = sizeof address;
+  return PlainGet(request, &peer);
 }
 
 }  // namespace nccl_exporter::exporter

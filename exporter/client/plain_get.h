@@ -41,6 +41,9 @@ PlainAnswer PlainGet(const PlainRequest& request);
 // part of the time that is left, so that one that drops all packets does not take it all.
 PlainAnswer PlainGet(const PlainRequest& request, const addrinfo* peers);
 
+// From the server at a Unix socket; host and port of the request are not used.
+PlainAnswer PlainGetAt(const std::string& socket_path, const PlainRequest& request);
+
 // Takes apart what came of an answer so far; false while more has to come, or with `is_over`, if
 // the end is missing. Chunks are joined when the last one may be there: not after each piece that
 // comes, which would take the square of the time. Sets nothing but the status line, status and

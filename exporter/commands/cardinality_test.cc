@@ -44,7 +44,8 @@ TEST(CardinalityTest, SeriesAreTheSampleLinesOfThePage) {
     for (const MetricFilter& filter : {MetricFilter(), WithoutHistograms()}) {
       const Cardinality cardinality = CardinalityOf(snapshot, filter);
       SnapshotSource snapshots([&] { return snapshot; });
-      ScrapePage page(snapshots, kSeriesLimit, filter);
+      AnswerBudget budget;
+      ScrapePage page(snapshots, budget, kSeriesLimit, filter);
       const std::string text(
           page.Answer({.path = "/metrics", .accept = "", .accept_encoding = ""}).bytes());
       EXPECT_EQ(cardinality.classic_series, SampleLines(text));
@@ -64,7 +65,8 @@ TEST(CardinalityTest, SeriesAreTheSampleLinesOfThePage) {
 TEST(CardinalityTest, CountsOnePartOfTheMetrics) {
   const auto snapshot = NodeOfShape(kSmall);
   SnapshotSource snapshots([&] { return snapshot; });
-  ScrapePage page(snapshots);
+  AnswerBudget budget;
+  ScrapePage page(snapshots, budget);
   size_t sum = 0;
   for (const auto& [name, collect] : {std::pair<std::string, Collect>{"alerts", Collect::kAlerts},
                                       {"detail", Collect::kDetail}}) {

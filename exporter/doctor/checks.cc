@@ -5,12 +5,11 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <set>
 #include <sstream>
 #include <string>
@@ -18,6 +17,7 @@
 #include <system_error>
 #include <utility>
 
+#include "exporter/exposition/utf8.h"
 #include "exporter/findings/words.h"
 #include "proto/timing_source.h"
 
@@ -48,19 +48,14 @@ std::string CheckLine(const Check& check) {
   std::string line = fmt::format("{} {}: {}", kVerdicts[static_cast<size_t>(check.verdict)],
                                  check.what, check.detail);
   if (!check.change.empty()) line += "; change: " + check.change;
-  for (char& c : line) {
-    const auto byte = static_cast<uint8_t>(c);
-    if (byte < 0x20 || byte == 0x7F) c = '?';
-  }
-  return line;
+  return ValidUtf8(line, std::string::npos, "?");
 }
 
-std::vector<std::string> PluginPaths(const Environment& environment, const std::string& root) {
+std::vector<std::string> PluginPaths(const Environment& environment) {
   const auto found = environment.find("NCCL_PROFILER_PLUGIN");
-  if (found == environment.end() || found->second.empty())
-    return {root + std::string(kPackagedPlugin)};
+  if (found == environment.end() || found->second.empty()) return {std::string(kPackagedPlugin)};
   const std::string& name = found->second;
-  if (name.find('/') != std::string::npos) return {root + name};
+  if (name.find('/') != std::string::npos) return {name};
   std::vector<std::string> folders;
   if (const auto path = environment.find("LD_LIBRARY_PATH"); path != environment.end()) {
     std::istringstream parts{path->second};
@@ -70,32 +65,34 @@ std::vector<std::string> PluginPaths(const Environment& environment, const std::
   folders.insert(folders.end(), kLibraryFolders.begin(), kLibraryFolders.end());
   std::vector<std::string> paths;
   for (const std::string& folder : folders) {
-    paths.push_back(root + folder + '/' + name);
-    paths.push_back(root + folder + "/libnccl-profiler-" + name + ".so");
+    paths.push_back(folder + '/' + name);
+    paths.push_back(folder + "/libnccl-profiler-" + name + ".so");
   }
   return paths;
 }
 
 GlibcVersion SystemLibc(const std::string& root) {
   for (const std::string_view folder : kLibraryFolders) {
-    const ElfFile libc = ReadElfFile(root + std::string(folder) + "/libc.so.6");
+    const ElfFile libc = ReadElfFile(SeenPath(root, std::string(folder) + "/libc.so.6"));
     if (libc.fault.empty() && libc.defines_glibc != GlibcVersion()) return libc.defines_glibc;
   }
   return {};
 }
 
-Check CheckPlugin(const std::string& path, uint16_t machine, const GlibcVersion& libc,
+Check CheckPlugin(const SeenPath& path, uint16_t machine, const GlibcVersion& libc,
                   const Writer& reader) {
   constexpr mode_t kRead = 04;
-  Check check{.verdict = Verdict::kFail, .what = "plugin " + path, .detail = {}, .change = {}};
+  Check check{
+      .verdict = Verdict::kFail, .what = "plugin " + path.Text(), .detail = {}, .change = {}};
   const ElfFile elf = ReadElfFile(path);
-  struct stat status {};
+  const OpenedFile found = Find(path);
+  const struct stat& status = found.status();
   struct statvfs mount {};
-  const bool is_seen = ::stat(path.c_str(), &status) == 0 && ::statvfs(path.c_str(), &mount) == 0;
+  const bool is_seen = found.is_open() && ::fstatvfs(found.number(), &mount) == 0;
   if (is_seen && !HasRights(status, reader, kRead)) {
     check.detail = fmt::format("mode {:o} of user {}: user {} cannot read it",
                                status.st_mode & 07777, status.st_uid, reader.uid);
-    check.change = "chmod a+r " + path;
+    check.change = "chmod a+r " + path.Text();
   } else if (is_seen && (mount.f_flag & ST_NOEXEC) != 0) {
     check.detail = "it is on a file system without the right to execute (noexec)";
     check.change = "place it in another directory, such as /usr/lib/nccl-exporter";
@@ -168,19 +165,22 @@ Check CheckNccl(int nccl_version, const std::string& source, const std::string& 
 }
 
 // Read piece by piece: a library of 300 MB, which another user may change meanwhile.
-int NcclVersionOfLibrary(const std::string& path) {
+int NcclVersionOfLibrary(const SeenPath& path) {
+  constexpr off_t kMostBytes = off_t{4} << 30;  // a library with NCCL inside has 1.5 GB
   constexpr std::string_view kText = "NCCL version ";
   constexpr size_t kPieceBytes = 1 << 20, kOverlapBytes = 32;
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return 0;
-  std::ifstream file(path, std::ios::binary);
+  std::string fault;
+  const OpenedFile file = OpenRegular(path, fault);
+  if (!file.is_open() || file.status().st_size > kMostBytes) return 0;
   std::string piece;
-  while (file) {
+  for (off_t read = 0; read < kMostBytes;) {
     piece.erase(0, piece.size() - std::min(piece.size(), kOverlapBytes));
     const size_t kept = piece.size();
     piece.resize(kept + kPieceBytes);
-    file.read(piece.data() + kept, kPieceBytes);
-    piece.resize(kept + static_cast<size_t>(file.gcount()));
+    const ssize_t bytes = ::read(file.number(), piece.data() + kept, kPieceBytes);
+    if (bytes <= 0) return 0;
+    read += bytes;
+    piece.resize(kept + static_cast<size_t>(bytes));
     for (size_t at = piece.find(kText); at != std::string::npos; at = piece.find(kText, at + 1)) {
       int major = 0, minor = 0, patch = 0;
       const std::string text = piece.substr(at + kText.size(), kOverlapBytes - kText.size());
@@ -328,7 +328,8 @@ Check CheckDaemon(const std::string& address, const PlainAnswer& answer) {
     check.detail += ": it asks for a password, so it serves";
   } else if (answer.status == 503) {
     check.verdict = Verdict::kWarn;
-    check.change = "wait: it has not read the segments yet";
+    check.detail += ": " + answer.body.substr(0, answer.body.find('\n'));
+    check.change = "wait if it has just started; else do what it says";
   } else if (answer.status != 0 && answer.body != kReady) {
     check.verdict = Verdict::kFail;
     check.detail += ", but not of nccl-exporter: another program has the port";

@@ -15,6 +15,7 @@
 #include "collector/node_snapshot.h"
 #include "exporter/client/plain_get.h"
 #include "exporter/doctor/elf_file.h"
+#include "exporter/doctor/seen_path.h"
 
 namespace nccl_exporter::exporter {
 
@@ -49,7 +50,7 @@ inline constexpr uint64_t kLeastFreeBytes = 16 << 20;
 // plugin/segment/segment.cc, repeated here without its mount check). `was_chosen`: by
 // NCCL_EXPORTER_DIR, so that there is no other, and a missing directory is a failure. On a file
 // system other than tmpfs it warns: each counter that grows would be written to a disk.
-Check CheckDirectory(const std::string& path, const Writer& writer, bool was_chosen);
+Check CheckDirectory(const SeenPath& path, const Writer& writer, bool was_chosen);
 
 using Environment = std::map<std::string, std::string>;
 // Of the text of /proc/PID/environ (proc(5)): the environment at the start of the process. What the
@@ -70,12 +71,14 @@ std::string NcclLogPath(const std::string& pattern, const std::string& host, uin
 // plugin's lines at the level NCCL_DEBUG of the environment; not at all without it. Any kind of
 // file is accepted, and it may change meanwhile: nothing but a regular file is read, at most its
 // first 256 MiB.
-Check CheckPluginLog(const Environment& environment, const std::string& path,
-                     const std::string& name);
+Check CheckPluginLog(const Environment& environment, const SeenPath& path, const std::string& name);
+
+// Whether NCCL loads no profiler plugin with this value of NCCL_PROFILER_PLUGIN.
+bool SwitchesPluginsOff(const std::string& profiler_plugin);
 
 // Where NCCL finds the plugin: the paths that it tries, most likely first (2.30.7
-// src/plugin/plugin_open.cc). `root` is in front of absolute ones, as /proc/PID/root. Never empty.
-std::vector<std::string> PluginPaths(const Environment& environment, const std::string& root);
+// src/plugin/plugin_open.cc), as the process has them. Never empty.
+std::vector<std::string> PluginPaths(const Environment& environment);
 
 // The C library of the system below `root`, by its file: a release of this program runs with one of
 // its own. 0.0: none is found.
@@ -84,7 +87,7 @@ GlibcVersion SystemLibc(const std::string& root);
 // The library at `path`, for a process of that machine (EM_ number of elf.h) with that C library
 // (0.0: not known, and not compared), which `reader` has to read. Fails if there is none, if it is
 // of another machine or needs a newer C library, and if it has no profiler. Loads nothing.
-Check CheckPlugin(const std::string& path, uint16_t machine, const GlibcVersion& libc,
+Check CheckPlugin(const SeenPath& path, uint16_t machine, const GlibcVersion& libc,
                   const Writer& reader);
 
 // NCCL's release by its version number, 22809 for 2.28.9; 0: not known. Fails below 2.23, which has
@@ -93,8 +96,9 @@ Check CheckPlugin(const std::string& path, uint16_t machine, const GlibcVersion&
 // which not every release understands.
 Check CheckNccl(int nccl_version, const std::string& source, const std::string& plugin);
 // The version in NCCL's library, by the text that it logs ("NCCL version 2.28.9"); 0 if there is
-// none, or if `path` is no regular file. Reads the whole file, 300 MB, in the worst case.
-int NcclVersionOfLibrary(const std::string& path);
+// none, or if `path` is no regular file. Reads the whole file, 300 MB, in the worst case, and none
+// above 4 GiB.
+int NcclVersionOfLibrary(const SeenPath& path);
 // The path of the first mapped file with that name; empty if there is none. `maps` is the text of
 // /proc/PID/maps.
 std::string MappedFile(const std::string& maps, const std::string& name);

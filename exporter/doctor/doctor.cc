@@ -42,6 +42,12 @@ struct Process {
     const auto found = environment.find(name);
     return found == environment.end() ? "" : found->second;
   }
+  // The directory that it works in, as it sees it, with a slash; empty without a process.
+  std::string Directory() const {
+    std::error_code error;
+    const std::filesystem::path target = std::filesystem::read_symlink(folder + "/cwd", error);
+    return error ? "" : target.string() + '/';
+  }
 };
 
 // Files of /proc have no size.
@@ -152,31 +158,34 @@ void AddDirectoriesOfProcess(const Process& process, std::vector<Check>& checks)
   const std::string chosen = process.Variable("NCCL_EXPORTER_DIR");
   const std::string root = process.folder + "/root";
   if (!chosen.empty()) {
-    checks.push_back(CheckDirectory(root + chosen, process.writer, true));
+    checks.push_back(CheckDirectory(SeenPath(root, chosen), process.writer, true));
   } else if (IsApart(process)) {
     for (const std::string_view shared : kSharedDirectories) {
-      checks.push_back(CheckDirectory(root + std::string(shared), process.writer, false));
+      checks.push_back(CheckDirectory(SeenPath(root, std::string(shared)), process.writer, false));
       if (checks.back().verdict == Verdict::kOk) break;
     }
   }
 }
 
 void AddPlugin(const Process& process, std::vector<Check>& checks) {
+  if (SwitchesPluginsOff(process.Variable("NCCL_PROFILER_PLUGIN"))) return;
   const bool has_process = !process.maps.empty();
   const std::string root = has_process ? process.folder + "/root" : "";
-  std::vector<std::string> paths = PluginPaths(process.environment, root);
+  std::vector<SeenPath> paths;
+  for (const std::string& path : PluginPaths(process.environment))
+    paths.emplace_back(root, path.starts_with('/') ? path : process.Directory() + path);
   GlibcVersion libc = SystemLibc("");
   if (has_process) {
     const std::string mapped = MappedFile(process.maps, "libc.so.6");
-    libc = mapped.empty() ? GlibcVersion() : ReadElfFile(root + mapped).defines_glibc;
+    libc = mapped.empty() ? GlibcVersion() : ReadElfFile(SeenPath(root, mapped)).defines_glibc;
   }
-  const auto found = std::ranges::find_if(
-      paths, [](const std::string& path) { return ::access(path.c_str(), F_OK) == 0; });
+  const auto found =
+      std::ranges::find_if(paths, [](const SeenPath& path) { return Find(path).is_open(); });
   const uint16_t machine =
       ReadElfFile(has_process ? process.folder + "/exe" : "/proc/self/exe").machine;
-  const std::string& path = found == paths.end() ? paths.front() : *found;
+  const SeenPath& path = found == paths.end() ? paths.front() : *found;
   Check check = CheckPlugin(path, machine, libc, process.writer);
-  const std::string name = path.substr(path.rfind('/') + 1);
+  const std::string name = path.path.substr(path.path.rfind('/') + 1);
   if (has_process && check.verdict == Verdict::kOk) {
     check.detail += MappedFile(process.maps, name).empty()
                         ? "; not loaded yet: NCCL loads it with the first communicator"
@@ -197,8 +206,10 @@ Check CheckPluginLogOf(const Process& process, const collector::ProcessSnapshot*
   const std::string pattern = process.Variable("NCCL_DEBUG_FILE");
   if (!pattern.empty()) {
     const std::string name = NcclLogPath(pattern, HostOf(segment), process.innermost_pid);
-    const std::string folder = process.folder + (name.starts_with('/') ? "/root" : "/cwd/");
-    return CheckPluginLog(process.environment, folder + name, name);
+    return CheckPluginLog(process.environment,
+                          SeenPath(process.folder + "/root",
+                                   name.starts_with('/') ? name : process.Directory() + name),
+                          name);
   }
   const std::string output = process.folder + "/fd/1";
   std::error_code error;
@@ -218,7 +229,7 @@ Check CheckNcclOf(const Process& process, const collector::ProcessSnapshot* segm
   }
   const std::string library = LibraryWithNccl(process.maps);
   const int version =
-      library.empty() ? 0 : NcclVersionOfLibrary(process.folder + "/root" + library);
+      library.empty() ? 0 : NcclVersionOfLibrary(SeenPath(process.folder + "/root", library));
   if (version != 0) return CheckNccl(version, library, plugin);
   return CheckNccl(0, "no libnccl.so is mapped; it may be linked statically", plugin);
 }

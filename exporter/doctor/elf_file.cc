@@ -2,8 +2,6 @@
 #include "exporter/doctor/elf_file.h"
 
 #include <elf.h>
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,24 +19,21 @@ constexpr off_t kFileLimitBytes = off_t{64} << 20;
 // Entries of a chained table that are followed, since a chain may be a circle.
 constexpr int kMostEntries = 10000;
 
-std::optional<std::string> ReadFile(const std::string& path, std::string& fault) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  struct stat status {};
-  std::optional<std::string> content;
-  if (file < 0 || ::fstat(file, &status) != 0) {
-    fault = std::strerror(errno);
-  } else if (!S_ISREG(status.st_mode)) {
-    fault = "it is no regular file";
-  } else if (status.st_size > kFileLimitBytes) {
+std::optional<std::string> ReadFile(const SeenPath& path, std::string& fault) {
+  const OpenedFile file = OpenRegular(path, fault);
+  if (!file.is_open()) return std::nullopt;
+  if (file.status().st_size > kFileLimitBytes) {
     fault = "it is too large for a library of this kind";
-  } else {
-    content.emplace(static_cast<size_t>(status.st_size), '\0');
-    const ssize_t size = ::read(file, content->data(), content->size());
-    if (size < 0) fault = std::strerror(errno);
-    content->resize(size < 0 ? 0 : static_cast<size_t>(size));
+    return std::nullopt;
   }
-  if (file >= 0) ::close(file);
-  return fault.empty() ? content : std::nullopt;
+  std::string content(static_cast<size_t>(file.status().st_size), '\0');
+  const ssize_t size = ::read(file.number(), content.data(), content.size());
+  if (size < 0) {
+    fault = std::strerror(errno);
+    return std::nullopt;
+  }
+  content.resize(static_cast<size_t>(size));
+  return content;
 }
 
 // Reads structures at offsets that the file names.
@@ -119,7 +114,7 @@ void ReadDefinitions(const Bytes& file, const Elf64_Shdr& section, uint64_t stri
 
 }  // namespace
 
-ElfFile ReadElfFile(const std::string& path) {
+ElfFile ReadElfFile(const SeenPath& path) {
   ElfFile elf;
   const std::optional<std::string> content = ReadFile(path, elf.fault);
   if (!content) return elf;

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "exporter/doctor/seen_path.h"
+
 namespace nccl_exporter::exporter {
 
 // A version of glibc, as 2.34.
@@ -29,7 +31,7 @@ struct ElfFile {
 // Reads sections of a 64-bit little-endian file (elf(5); versions: .gnu.version_r and
 // .gnu.version_d). `path` may name anything, and the file may hold anything: each offset is
 // checked, and what does not fit is a fault. Nothing of it is executed.
-ElfFile ReadElfFile(const std::string& path);
+ElfFile ReadElfFile(const SeenPath& path);
 
 // "x86-64", "arm64", or the number.
 std::string MachineText(uint16_t machine);

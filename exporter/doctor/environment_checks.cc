@@ -18,6 +18,7 @@
 #include "exporter/doctor/checks.h"
 #include "exporter/findings/words.h"
 #include "exporter/node/systems_tmpfs.h"
+#include "plugin/options.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -28,11 +29,12 @@ constexpr uid_t kFirstUser = 1000;
 constexpr std::string_view kPluginPrefix = "NCCL_EXPORTER_";
 constexpr std::string_view kNcclPrefix = "NCCL_";
 constexpr std::string_view kPluginVariable = "NCCL_PROFILER_PLUGIN";
+constexpr const char* kSetPath = "set it to the path of libnccl-profiler-exporter.so on all ranks";
 
-// What a segment needs of the file system, as seen through the mount of `path`.
-void CheckFileSystem(const std::string& path, Check& check) {
+// What a segment needs of the file system, as seen through the mount of the directory.
+void CheckFileSystem(const std::string& path, const OpenedFile& directory, Check& check) {
   struct statfs status {};
-  if (::statfs(path.c_str(), &status) != 0) {
+  if (::fstatfs(directory.number(), &status) != 0) {
     check.detail += std::string(", statfs: ") + std::strerror(errno);
     return;
   }
@@ -53,7 +55,7 @@ void CheckFileSystem(const std::string& path, Check& check) {
     fail("", fmt::format("make {} MiB of room", kLeastFreeBytes >> 20));
   } else if (status.f_files != 0 && status.f_ffree == 0) {
     fail(", no free inode", "remove files, or mount it with more inodes (nr_inodes)");
-  } else if (IsOnSystemsTmpfs(path)) {
+  } else if (IsOnSystemsTmpfs(path, directory.status().st_dev)) {
     check.verdict = Verdict::kWarn;
     check.detail += ", which the system needs: a user who fills it stops the node";
     check.change =
@@ -96,15 +98,18 @@ Check CheckPluginVariable(const Environment& environment, bool has_segment) {
   Check check{.what = std::string(kPluginVariable), .detail = {}, .change = {}};
   if (const auto plugin = environment.find(check.what); plugin != environment.end()) {
     check.detail = Printable(plugin->second);
+    if (SwitchesPluginsOff(plugin->second)) {
+      check.verdict = Verdict::kFail;
+      check.detail += ": NCCL loads no profiler plugin";
+      check.change = kSetPath;
+    }
   } else if (has_segment) {
     check.detail = "it was set after the start of the process, or in a nccl.conf";
   } else {
     const std::string misspelt = MisspeltPlugin(environment);
     check.verdict = Verdict::kFail;
     check.detail = "it was not set when the process started";
-    check.change = misspelt.empty()
-                       ? "set it to the path of libnccl-profiler-exporter.so on all ranks"
-                       : "rename " + Printable(misspelt);
+    check.change = misspelt.empty() ? kSetPath : "rename " + Printable(misspelt);
   }
   return check;
 }
@@ -124,17 +129,23 @@ Check Missing(Check check, int error, bool was_chosen) {
 
 }  // namespace
 
+bool SwitchesPluginsOff(const std::string& profiler_plugin) {
+  return ::strcasecmp(profiler_plugin.c_str(), "none") == 0;
+}
+
 bool HasRights(const struct stat& status, const Writer& writer, mode_t rights) {
   if (writer.uid == 0) return true;
   const unsigned shift = status.st_uid == writer.uid ? 6 : status.st_gid == writer.gid ? 3 : 0;
   return (status.st_mode >> shift & rights) == rights;
 }
 
-Check CheckDirectory(const std::string& path, const Writer& writer, bool was_chosen) {
+Check CheckDirectory(const SeenPath& path, const Writer& writer, bool was_chosen) {
   constexpr mode_t kWriteAndPass = 03;
-  Check check{.what = "directory " + path, .detail = {}, .change = {}};
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return Missing(std::move(check), errno, was_chosen);
+  const std::string text = path.Text();
+  Check check{.what = "directory " + text, .detail = {}, .change = {}};
+  const OpenedFile directory = Find(path);
+  if (!directory.is_open()) return Missing(std::move(check), errno, was_chosen);
+  const struct stat& status = directory.status();
   const auto fail = [&](std::string detail, std::string change) {
     check.verdict = Verdict::kFail;
     check.detail = std::move(detail);
@@ -148,20 +159,21 @@ Check CheckDirectory(const std::string& path, const Writer& writer, bool was_cho
       fmt::format("mode {:o} of user {}", status.st_mode & 07777, status.st_uid);
   if (!HasRights(status, writer, kWriteAndPass))
     return fail(fmt::format("{}, where user {} cannot make files", mode, writer.uid),
-                "chmod 1777 " + path);
+                "chmod 1777 " + text);
   const mode_t others = status.st_uid == writer.uid ? S_IWOTH : S_IWGRP | S_IWOTH;
   struct stat parent {};
-  const bool is_mount =
-      ::stat((path + "/..").c_str(), &parent) == 0 && parent.st_dev != status.st_dev;
-  if (!is_mount && (status.st_mode & others) != 0 && (status.st_mode & S_ISVTX) == 0)
+  const bool is_mount_of_root = status.st_uid == 0 &&
+                                ::fstatat(directory.number(), "..", &parent, 0) == 0 &&
+                                parent.st_dev != status.st_dev;
+  if (!is_mount_of_root && (status.st_mode & others) != 0 && (status.st_mode & S_ISVTX) == 0)
     return fail(mode + ", where users can remove files of others: the plugin does not use it",
-                "chmod +t " + path);
+                "chmod +t " + text);
   if (status.st_uid >= kFirstUser && status.st_uid != writer.uid) {
     check.verdict = Verdict::kWarn;
-    check.change = "chown root " + path + ", unless root has mounted it";
+    check.change = "chown root " + text + ", unless root has mounted it";
   }
   check.detail = mode;
-  CheckFileSystem(path, check);
+  CheckFileSystem(text, directory, check);
   return check;
 }
 
@@ -177,28 +189,40 @@ Environment ParseEnvironment(const std::string& text) {
 }
 
 const std::vector<std::string_view>& PluginVariables() {
-  static const std::vector<std::string_view> kNames{"NCCL_EXPORTER_ENABLE",
-                                                    "NCCL_EXPORTER_DIR",
-                                                    "NCCL_EXPORTER_KERNEL_TIMING",
-                                                    "NCCL_EXPORTER_COMMUNICATORS",
-                                                    "NCCL_EXPORTER_RETENTION_SECONDS",
-                                                    "NCCL_EXPORTER_SAMPLING",
-                                                    "NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS",
-                                                    "NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS",
-                                                    "NCCL_EXPORTER_KERNEL_PHASES",
-                                                    "NCCL_EXPORTER_NETWORK_TIMING",
-                                                    "NCCL_EXPORTER_NETWORK_PEERS",
-                                                    "NCCL_EXPORTER_NETWORK_CLOCK",
-                                                      "NCCL_EXPORTER_JOB",
-                                                      "NCCL_EXPORTER_TRACE"};
+  static const std::vector<std::string_view> kNames = [] {
+    std::vector<std::string_view> names;
+    for (const plugin::OptionRow& row : plugin::kOptions) names.emplace_back(row.name);
+    names.emplace_back("NCCL_EXPORTER_JOB");
+    return names;
+  }();
   return kNames;
 }
 
+namespace {
+
+// A variable that the plugin reads. What it makes of the value is its own parser's word.
+void CheckValue(const plugin::OptionRow& row, const std::string& value, Check& check) {
+  plugin::Options options;
+  if (!value.empty() && !row.store(value.c_str(), options)) {
+    check.verdict = Verdict::kFail;
+    check.detail = fmt::format("the plugin does not understand '{}': '{}' is in force",
+                               Printable(value), row.default_text);
+    check.change = row.help;
+  } else if (!options.enable) {
+    check.verdict = Verdict::kFail;
+    check.detail = Printable(value) + ": the plugin is switched off";
+    check.change = "remove it";
+  }
+}
+
+}  // namespace
+
 std::vector<Check> CheckEnvironment(const Environment& environment, bool has_segment) {
   std::vector<Check> checks{CheckPluginVariable(environment, has_segment)};
-  const std::vector<std::string_view>& known = PluginVariables();
   for (const auto& [name, value] : environment) {
-    const bool is_known = std::ranges::find(known, name) != known.end();
+    const auto row = std::ranges::find_if(
+        plugin::kOptions, [&](const plugin::OptionRow& one) { return name == one.name; });
+    const bool is_known = row != plugin::kOptions.end();
     const std::string_view likely = is_known ? std::string_view() : LikelyVariable(name);
     if (!is_known && !name.starts_with(kPluginPrefix) && likely.empty()) continue;
     Check check{.what = Printable(name), .detail = Printable(value), .change = {}};
@@ -206,10 +230,8 @@ std::vector<Check> CheckEnvironment(const Environment& environment, bool has_seg
       check.verdict = Verdict::kWarn;
       check.detail = "the plugin does not read it";
       check.change = likely.empty() ? "remove it" : "did you mean " + std::string(likely) + "?";
-    } else if (name == "NCCL_EXPORTER_ENABLE" && value == "0") {
-      check.verdict = Verdict::kFail;
-      check.detail = "0: the plugin is switched off";
-      check.change = "remove it";
+    } else {
+      CheckValue(*row, value, check);
     }
     checks.push_back(std::move(check));
   }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The last line that the plugin wrote to NCCL's log.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -88,7 +86,7 @@ std::string NcclLogPath(const std::string& pattern, const std::string& host, uin
   return path;
 }
 
-Check CheckPluginLog(const Environment& environment, const std::string& path,
+Check CheckPluginLog(const Environment& environment, const SeenPath& path,
                      const std::string& name) {
   Check check{.what = "last line of the plugin", .detail = {}, .change = {}};
   const auto level = environment.find("NCCL_DEBUG");
@@ -99,26 +97,23 @@ Check CheckPluginLog(const Environment& environment, const std::string& path,
     check.detail = "none: NCCL logs nothing without NCCL_DEBUG";
     return check;
   }
-  const int file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  const int error = errno;
-  struct stat status {};
-  const bool is_file = file >= 0 && ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);
-  const std::string line = is_file ? LastLineOfFile(file) : "";
-  if (file >= 0) ::close(file);
+  std::string fault;
+  const OpenedFile file = OpenRegular(path, fault);
+  const std::string line = file.is_open() ? LastLineOfFile(file.number()) : "";
   if (!line.empty()) {
     check.detail = Printable(line) + ", in " + Printable(name);
     if (line.starts_with(kWarning)) check.verdict = Verdict::kWarn;
-  } else if (is_file) {
+  } else if (file.is_open()) {
     check.verdict = Verdict::kWarn;
     check.detail = "none in " + Printable(name);
-  } else if (file >= 0) {
+  } else if (Find(path).is_open()) {
     check.detail = fmt::format(
         "the plugin logs to {}, which cannot be read again: look there for "
         "nccl-exporter",
         Printable(name));
   } else {
     check.verdict = Verdict::kWarn;
-    check.detail = fmt::format("the plugin logs to {}: {}", Printable(name), std::strerror(error));
+    check.detail = fmt::format("the plugin logs to {}: {}", Printable(name), fault);
   }
   return check;
 }

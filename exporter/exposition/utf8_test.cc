@@ -36,6 +36,26 @@ TEST(Utf8Test, ReplacesEachByteThatIsNoPartOfACharacter) {
   EXPECT_EQ(ValidUtf8(std::string_view("a\0b", 3), kNoLimit), "a" + replacement + "b") << "NUL";
 }
 
+// Names of jobs reach terminals, logs, the page and every label. Regression: C1, U+202E and U+200B
+// passed in some of them, and ESC in labels.
+TEST(Utf8Test, ReplacesWhatAReaderWouldNotSee) {
+  const std::string replacement(kReplacementCharacter);
+  for (const std::string_view unseen :
+       {"\x1B", "\x07", "\n", "\t", "\x7F", "\xC2\x80", "\xC2\x9B", "\xC2\xAD", "\xD8\x9C",
+        "\xE2\x80\x8B", "\xE2\x80\x8F", "\xE2\x80\xA8", "\xE2\x80\xAE", "\xE2\x81\xA6",
+        "\xE2\x81\xA9", "\xEF\xBB\xBF", "\xEF\xB8\x8F", "\xF3\xA0\x81\x81"}) {
+    const std::string text = "x" + std::string(unseen) + "gnp";
+    EXPECT_EQ(ValidUtf8(text), "x" + replacement + "gnp") << testing::PrintToString(unseen);
+    EXPECT_EQ(ValidUtf8(text, kNoLimit, "?"), "x?gnp") << testing::PrintToString(unseen);
+    EXPECT_EQ(Quoted(text).find(unseen), std::string::npos) << testing::PrintToString(unseen);
+  }
+  for (const std::string_view seen : {" ", "~", "\xC2\xA0", "\xD7\x90", "\xE2\x80\x90",
+                                      "\xE4\xB8\x80", "\xEF\xBF\xBD", "\xF0\x9F\x9A\x80"}) {
+    EXPECT_EQ(ValidUtf8(seen), seen);
+    EXPECT_EQ(Quoted(seen), '"' + std::string(seen) + '"');
+  }
+}
+
 TEST(Utf8Test, CutsBetweenCharacters) {
   EXPECT_EQ(ValidUtf8("abc", 2), "ab");
   EXPECT_EQ(ValidUtf8("a\xE2\x82\xAC", 4), "a\xE2\x82\xAC");
@@ -54,6 +74,7 @@ TEST(Utf8Test, EscapesControlsOfTwoBytes) {
   EXPECT_EQ(Quoted("a\xC2\x9B"
                    "2J"),
             "\"a\\u009b2J\"");
+  EXPECT_EQ(Quoted("x\xE2\x80\xAEgnp"), "\"x\\u202egnp\"");
   EXPECT_EQ(Quoted("\xC2\xA0"), "\"\xC2\xA0\"");
 }
 

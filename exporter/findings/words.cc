@@ -19,23 +19,10 @@ namespace {
 constexpr size_t kNameLimitBytes = 64;
 constexpr size_t kPathLimitBytes = 512;
 
-std::string WithoutControls(std::string_view text, size_t limit_bytes) {
-  std::string printable;
-  const std::string valid = ValidUtf8(text, limit_bytes);
-  for (size_t i = 0; i < valid.size(); ++i) {
-    const auto byte = static_cast<uint8_t>(valid[i]);
-    // U+0080 to U+009F, in two bytes: terminals take them for ESC and a letter.
-    const bool is_c1 = byte == 0xC2 && static_cast<uint8_t>(valid[i + 1]) < 0xA0;
-    printable += byte < 0x20 || byte == 0x7F || is_c1 ? '?' : valid[i];
-    if (is_c1) ++i;
-  }
-  return printable;
-}
-
 }  // namespace
 
-std::string Printable(std::string_view text) { return WithoutControls(text, kNameLimitBytes); }
-std::string PrintablePath(std::string_view path) { return WithoutControls(path, kPathLimitBytes); }
+std::string Printable(std::string_view text) { return ValidUtf8(text, kNameLimitBytes, "?"); }
+std::string PrintablePath(std::string_view path) { return ValidUtf8(path, kPathLimitBytes, "?"); }
 
 std::string JobText(const collector::ProcessSnapshot& process) {
   const std::string job = process.JobName();

@@ -79,7 +79,36 @@ BasicAuth::Digest BasicAuth::DigestOf(std::string_view name, std::string_view pa
   return digest;
 }
 
-BasicAuth::Verdict BasicAuth::Check(std::string_view header, const Users& users) {
+std::optional<bool> BasicAuth::CheckInTurn(const Digest& digest, const std::string& client,
+                                           const std::string& password, const std::string& hash) {
+  std::unique_lock lock(turn_mutex_);
+  SharedCheck& of_client = of_clients_[client];
+  if (of_client != nullptr) {
+    const SharedCheck other = of_client;
+    if (gnutls_memcmp(other->digest.data(), digest.data(), digest.size()) != 0) return std::nullopt;
+    has_ended_.wait(lock, [&] { return other->is_done; });
+    return other->matches;
+  }
+  const SharedCheck check = of_client = std::make_shared<PendingCheck>();
+  check->digest = digest;
+  in_turn_.push_back(check);
+  has_ended_.wait(lock, [&] { return in_turn_.front() == check; });
+  lock.unlock();
+  // Also where memory is short, the next one gets its turn.
+  const std::shared_ptr<void> at_the_end(nullptr, [&](void*) {
+    const std::lock_guard end_lock(turn_mutex_);
+    check->is_done = true;
+    in_turn_.pop_front();
+    of_clients_.erase(client);
+    has_ended_.notify_all();
+  });
+  check->matches = Matches(password, hash);
+  ++checks_made_;
+  return check->matches;
+}
+
+BasicAuth::Verdict BasicAuth::Check(std::string_view header, const Users& users,
+                                    const std::string& client) {
   const auto given = ParseBasicAuthorization(header);
   if (!given || users.empty()) return Verdict::kWrong;
   const auto& [name, password] = *given;
@@ -95,18 +124,9 @@ BasicAuth::Verdict BasicAuth::Check(std::string_view header, const Users& users)
       return Verdict::kRight;
     }
   }
-  if (++checks_ > kMaxWaitingChecks) {
-    --checks_;
-    return Verdict::kBusy;
-  }
-  bool matches = false;
-  {
-    const std::lock_guard lock(check_mutex_);
-    matches = Matches(password, hash);
-    ++checks_made_;
-  }
-  --checks_;
-  if (!matches || !exists) return Verdict::kWrong;
+  const std::optional<bool> matches = CheckInTurn(digest, client, password, hash);
+  if (!matches) return Verdict::kBusy;
+  if (!*matches || !exists) return Verdict::kWrong;
   const std::lock_guard lock(known_mutex_);
   known_[name] = digest;
   return Verdict::kRight;

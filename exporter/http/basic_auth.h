@@ -4,9 +4,12 @@
 
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -18,9 +21,10 @@ namespace nccl_exporter::exporter {
 // Name and password of an Authorization header, or nothing where it is no Basic one.
 std::optional<std::pair<std::string, std::string>> ParseBasicAuthorization(std::string_view header);
 
-// Checks take some 60 ms of CPU at the usual cost, one at a time. So many may wait for theirs; the
-// next is refused.
-inline constexpr int kMaxWaitingChecks = 8;
+// Checks take some 60 ms of CPU at the usual cost, one at a time, in the order of their requests.
+// So many of one address may wait or be under way; the next is refused. So a flood of wrong
+// passwords of one address delays the right one of another by one check.
+inline constexpr int kPasswordChecksPerAddress = 1;
 
 // Safe to use from any thread.
 class BasicAuth {
@@ -34,8 +38,9 @@ class BasicAuth {
   // What an Authorization header is worth. A password that was right is known again, by a keyed
   // digest of one a user, for as long as the user's hash stays the same; every other one costs a
   // whole check, also that of an unknown user, so that the time tells nothing about who exists.
-  // With users of several costs it tells the cost of a known one.
-  Verdict Check(std::string_view header, const Users& users);
+  // With users of several costs it tells the cost of a known one. kBusy: the address `client` has
+  // another check; requests with equal headers share one.
+  Verdict Check(std::string_view header, const Users& users, const std::string& client);
 
   // Whole checks so far.
   uint64_t checks_made() const { return checks_made_; }
@@ -43,13 +48,26 @@ class BasicAuth {
  private:
   using Digest = std::array<uint8_t, 32>;
 
+  // A check that waits or is under way.
+  struct PendingCheck {
+    Digest digest{};
+    bool is_done = false;
+    bool matches = false;
+  };
+  using SharedCheck = std::shared_ptr<PendingCheck>;
+
+  // Checks when all those before it have ended. Nothing if the client has another check.
+  std::optional<bool> CheckInTurn(const Digest& digest, const std::string& client,
+                                  const std::string& password, const std::string& hash);
   Digest DigestOf(std::string_view name, std::string_view password, std::string_view hash) const;
 
   const std::array<uint8_t, 32> key_;  // random: digests are of no use outside of this process
   std::mutex known_mutex_;
   std::map<std::string, Digest> known_;  // the password that was right last, of users that exist
-  std::mutex check_mutex_;               // held during a check
-  std::atomic<int> checks_ = 0;          // waiting or under way
+  std::mutex turn_mutex_;                // guards the next three; not held during a check
+  std::condition_variable has_ended_;
+  std::map<std::string, SharedCheck> of_clients_;
+  std::deque<SharedCheck> in_turn_;  // the first is under way
   std::atomic<uint64_t> checks_made_ = 0;
 };
 

@@ -14,6 +14,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "exporter/http/listening_sockets.h"
 #include "exporter/http/open_connections.h"
@@ -62,7 +63,8 @@ Result WithoutExceptions(Result otherwise, Call call) noexcept {
 
 // From its request line to the end of its answer.
 struct RequestInProgress {
-  size_t url_bytes = 0;  // path and query as they came
+  size_t url_bytes = 0;   // path and query as they came
+  bool has_zero = false;  // in them, encoded: the library ends the path there
   bool is_announced = false;
   bool is_answered = false;
   bool is_given_up = false;  // for want of memory
@@ -90,7 +92,8 @@ struct Headers {
         {"Accept-Encoding", &request.accept_encoding},
         {"X-Prometheus-Scrape-Timeout-Seconds", &request.scrape_timeout},
         {"If-None-Match", &request.if_none_match},
-        {"Authorization", &request.authorization}};
+        {"Authorization", &request.authorization},
+        {"Host", &request.host}};
     for (const auto& [known_name, joined] : known) {
       if (strcasecmp(name, known_name) != 0) continue;
       if (!joined->empty()) *joined += ',';
@@ -99,6 +102,38 @@ struct Headers {
     return true;
   }
 };
+
+// Whether the length of the body depends on who reads the headers: several Content-Length, or one
+// beside Transfer-Encoding. A proxy and we would then see different requests (RFC 9112, 6.3).
+bool HasAmbiguousLength(MHD_Connection* connection) {
+  int lengths = 0;
+  constexpr MHD_KeyValueIterator count = [](void* counted, MHD_ValueKind, const char* name,
+                                            const char* value) {
+    auto& all = *static_cast<int*>(counted);
+    if (strcasecmp(name, "Transfer-Encoding") == 0) ++all;
+    if (strcasecmp(name, "Content-Length") != 0) return MHD_YES;
+    // One header with a list of lengths is several, too.
+    all += value != nullptr && std::strchr(value, ',') != nullptr ? 2 : 1;
+    return MHD_YES;
+  };
+  MHD_get_connection_values(connection, MHD_HEADER_KIND, count, &lengths);
+  return lengths > 1;
+}
+
+// Of a target in absolute form (http://host:port/path): leaves the path, and returns host and port.
+std::string TakeAuthority(std::string& path) {
+  constexpr std::string_view kSeparator = "://";
+  const size_t separator = path.find(kSeparator);
+  if (path.starts_with('/') || separator == std::string::npos) return "";
+  const std::string scheme = path.substr(0, separator);
+  if (strcasecmp(scheme.c_str(), "http") != 0 && strcasecmp(scheme.c_str(), "https") != 0)
+    return "";
+  const size_t begin = separator + kSeparator.size();
+  const size_t end = std::min(path.find('/', begin), path.size());
+  std::string authority = path.substr(begin, end - begin);
+  path = end == path.size() ? "/" : path.substr(end);
+  return authority;
+}
 
 // The parameters of the query, which the library has decoded.
 struct Query {
@@ -164,6 +199,8 @@ class HttpServer::Service {
 
   ListeningSockets listening;
 
+  bool GiveWay() { return open_.GiveWay(Refusal::kAnswerBytes); }
+
   // Serves the sockets; returns what is wrong, or an empty string.
   std::string Start(TlsContext* tls) {
     tls_ = tls;
@@ -205,7 +242,7 @@ class HttpServer::Service {
 
   static MHD_Result OnAccept(void* self, const sockaddr* address, socklen_t) {
     return WithoutExceptions(MHD_NO, [&] {
-      return static_cast<Service*>(self)->open_.MakeRoom(HostText(address)) ? MHD_YES : MHD_NO;
+      return static_cast<Service*>(self)->open_.MakeRoom(ClientText(address)) ? MHD_YES : MHD_NO;
     });
   }
 
@@ -240,11 +277,13 @@ class HttpServer::Service {
           MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION)->tls_session);
       terms = tls_->Prepare(session);
     }
-    return open_.Add(socket, HostText(address), std::move(terms));
+    return open_.Add(socket, ClientText(address), std::move(terms));
   }
 
   static void* OnRequestLine(void*, const char* url, MHD_Connection*) {
-    return new (std::nothrow) RequestInProgress{.url_bytes = url == nullptr ? 0 : std::strlen(url)};
+    const std::string_view target = url == nullptr ? "" : url;
+    return new (std::nothrow) RequestInProgress{
+        .url_bytes = target.size(), .has_zero = target.find("%00") != std::string_view::npos};
   }
 
   // Called when the headers are in, for every part of a body that we have no use for, and at the
@@ -255,13 +294,34 @@ class HttpServer::Service {
     if (*place == nullptr || ConnectionOf(connection) == nullptr)
       return MHD_NO;  // no memory for it
     auto& request = *static_cast<RequestInProgress*>(*place);
-    const bool is_complete = request.is_announced && *body_bytes == 0;
-    request.is_announced = true;
+    auto& service = *static_cast<Service*>(self);
+    // Before the body, whose end is not certain. The library closes a connection that is answered
+    // here.
+    if (!std::exchange(request.is_announced, true)) {
+      if (!request.has_zero && !HasAmbiguousLength(connection)) return MHD_YES;
+      return WithoutExceptions(MHD_NO, [&] { return service.Refuse(connection, request); });
+    }
+    const bool is_complete = *body_bytes == 0;
     *body_bytes = 0;
     if (!is_complete) return MHD_YES;
-    auto& service = *static_cast<Service*>(self);
     return WithoutExceptions(MHD_NO,
                              [&] { return service.Serve(connection, path, method, request); });
+  }
+
+  MHD_Result Refuse(MHD_Connection* connection, RequestInProgress& request) {
+    OpenConnection& open = *ConnectionOf(connection);
+    if (!open_.BeginAnswer(open)) return MHD_NO;
+    request.is_answered = true;
+    open_.BeginSending(open);
+    on_refusal_(Refusal::kAmbiguousRequest);
+    static constexpr std::string_view kBody = "Ambiguous request\n";
+    MHD_Response* const answer = MHD_create_response_from_buffer(
+        kBody.size(), const_cast<char*>(kBody.data()), MHD_RESPMEM_PERSISTENT);
+    if (answer == nullptr) return MHD_NO;
+    MHD_add_response_header(answer, "Connection", "close");
+    const MHD_Result is_queued = MHD_queue_response(connection, MHD_HTTP_BAD_REQUEST, answer);
+    MHD_destroy_response(answer);
+    return is_queued;
   }
 
   MHD_Result Serve(MHD_Connection* connection, const char* path, std::string_view method,
@@ -293,10 +353,13 @@ class HttpServer::Service {
   HttpResponse AnswerWithinLimits(MHD_Connection* connection, const char* path,
                                   std::string_view method, const RequestInProgress& in_progress) {
     HttpRequest request{.path = path, .accept = {}, .accept_encoding = {}};
+    const std::string authority = TakeAuthority(request.path);
+    request.client = ConnectionOf(connection)->address();
     Headers headers{request};
     MHD_get_connection_values(connection, MHD_HEADER_KIND, Headers::Add, &headers);
     Query query{request};
     MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, Query::Add, &query);
+    if (!authority.empty()) request.host = authority;  // RFC 9112, 3.2.2
     if (!headers.are_complete || !query.is_complete)
       throw std::bad_alloc();  // not answered as if it had come without them
     const bool is_url_too_long = in_progress.url_bytes > kUrlLimitBytes;
@@ -362,7 +425,14 @@ std::string HttpServer::StartAtPassedSockets(TlsContext* tls) {
   return error.empty() ? service_->Start(tls) : error;
 }
 
+std::string HttpServer::StartAtPath(const std::string& path) {
+  const std::string error = service_->listening.BindPath(path);
+  return error.empty() ? service_->Start(nullptr) : error;
+}
+
 void HttpServer::Stop() { service_->Stop(); }
+
+bool HttpServer::GiveWay() { return service_->GiveWay(); }
 
 std::vector<int> HttpServer::ports() const { return service_->listening.ports(); }
 

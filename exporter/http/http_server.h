@@ -16,12 +16,14 @@
 namespace nccl_exporter::exporter {
 
 struct HttpRequest {
-  std::string path;             // decoded, without the query
+  std::string path;             // decoded, without scheme, host and query
   std::string accept;           // several header lines joined by commas; empty where there is none
   std::string accept_encoding;  // likewise
   std::string scrape_timeout = {};  // X-Prometheus-Scrape-Timeout-Seconds, likewise
   std::string if_none_match = {};   // likewise
   std::string authorization = {};   // likewise
+  std::string host = {};            // of an absolute target or of Host, with its port; may be empty
+  std::string client = {};          // whose limits it takes: ClientText() of its peer
   // Parameters of the query, decoded, in their order.
   std::vector<std::pair<std::string, std::string>> query = {};
 };
@@ -57,8 +59,9 @@ inline constexpr std::chrono::seconds kIdleLimit{5};
 // minute and more often need one TLS handshake.
 inline constexpr std::chrono::seconds kKeepAliveLimit{75};
 
-// A client must have taken its answer within this time, which is more than anyone's scrape timeout.
-inline constexpr std::chrono::seconds kAnswerLimit{60};
+// A client must have taken its answer within this time, which is more than the usual scrape timeout
+// of 10 s. The largest page without compression takes it at 1 MB/s.
+inline constexpr std::chrono::seconds kAnswerLimit{15};
 
 // Connections of one address at a time: more than two Prometheus servers and some browsers behind
 // one address need, and well below the connections that there may be.
@@ -66,9 +69,8 @@ inline constexpr int kConnectionsPerAddress = 24;
 
 // Connections at a time. Each has a thread, which sleeps while it waits for a request, a page or a
 // client, and pages are made by one other thread (page_builder.h), so that these cost memory only:
-// some 40 KB each, 70 by TLS. Where there are as many as may be, of an address or in all, whoever
-// waits longest for a request gives way to the next; so half requests, and connections that are
-// kept for later ones, keep nobody out. The next one is closed where all are being answered.
+// some 40 KB each, 70 by TLS. Which one gives way to the next: OpenConnections::MakeRoom(). So
+// neither half requests, nor connections that are kept, nor slow readers keep anybody out.
 inline constexpr int kConnectionLimit = 64;
 
 class TlsContext;
@@ -89,9 +91,16 @@ class HttpServer {
   // The same at the sockets that systemd passed.
   std::string StartAtPassedSockets(TlsContext* tls = nullptr);
 
+  // The same at a Unix socket.
+  std::string StartAtPath(const std::string& path);
+
   // Returns once the requests in progress are answered, or cut off after some seconds, and the
   // addresses are closed.
   void Stop();
+
+  // Cuts the answer that has been sent the longest, for want of memory for another one. False if
+  // none is being sent. Any thread.
+  bool GiveWay();
 
   // Where it listens, in the order of the addresses.
   std::vector<int> ports() const;

@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "exporter/http/host_guard.h"
 #include "exporter/testing/http_client.h"
 
 namespace nccl_exporter::exporter {
@@ -177,6 +178,66 @@ TEST(HttpServerTest, WhoSendsNothingIsNotRefused) {
   EXPECT_EQ(Get(server.port(), "/").status, 200);
   server.Stop();
   EXPECT_EQ(refused, 0);
+}
+
+// A proxy in front would see other requests than we do.
+TEST(HttpServerTest, ClosesAfterALengthThatIsAmbiguous) {
+  for (const std::string lengths :
+       {"Content-Length: 4\r\nTransfer-Encoding: chunked", "Content-Length: 4\r\nContent-Length: 5",
+        "Content-Length: 4\r\nContent-Length: 4",
+        "transfer-encoding: chunked\r\ncontent-length: 4"}) {
+    std::atomic<int> refused = 0;
+    const RunningServer server(
+        Echo, [&](Refusal refusal) { refused += refusal == Refusal::kAmbiguousRequest ? 1 : 0; });
+    const std::string bytes =
+        Exchange(server.port(), "POST /1 HTTP/1.1\r\nHost: x\r\n" + lengths +
+                                    "\r\n\r\n0\r\n\r\nGET /2 HTTP/1.1\r\nHost: x\r\n\r\n");
+    EXPECT_THAT(bytes, testing::StartsWith("HTTP/1.1 400 ")) << lengths;
+    EXPECT_THAT(bytes, testing::Not(testing::HasSubstr("/2"))) << lengths;
+    EXPECT_EQ(refused, 1) << lengths;
+  }
+}
+
+TEST(HttpServerTest, RefusesAZeroByteInPathAndQuery) {
+  const RunningServer server(Echo);
+  for (const char* const target : {"/metrics%00x", "/%00", "/?a=%00b"}) {
+    EXPECT_THAT(
+        Exchange(server.port(), "GET " + std::string(target) + " HTTP/1.1\r\nHost: x\r\n\r\n"),
+        testing::StartsWith("HTTP/1.1 400 "))
+        << target;
+  }
+}
+
+// RFC 9112, 3.2.2: curl -x, and clients with a forward proxy.
+TEST(HttpServerTest, AnswersAbsoluteTargets) {
+  const RunningServer server([](const HttpRequest& request) {
+    return HttpResponse{.headers = {}, .body = request.path + '|' + request.host};
+  });
+  const auto answer_to = [&](const std::string& target) {
+    return Exchange(server.port(),
+                    "GET " + target + " HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n");
+  };
+  EXPECT_THAT(answer_to("http://node:9828/metrics?x=1"),
+              testing::EndsWith("\r\n\r\n/metrics|node:9828"));
+  EXPECT_THAT(answer_to("HTTPS://[::1]"), testing::EndsWith("\r\n\r\n/|[::1]"));
+  EXPECT_THAT(answer_to("/http://node/"), testing::EndsWith("\r\n\r\n/http://node/|other"));
+}
+
+TEST(HostGuardTest, AnswersForKnownHostsOnly) {
+  int refused = 0;
+  HostGuard guard({"node-1", "fd00::1"}, Echo,
+                  [&](Refusal refusal) { refused += refusal == Refusal::kForeignHost ? 1 : 0; });
+  const auto status = [&](const std::string& host) {
+    HttpRequest request{.path = "/", .accept = "", .accept_encoding = ""};
+    request.host = host;
+    return guard.Answer(request).status;
+  };
+  for (const char* const known : {"node-1", "NODE-1:9828", "[fd00::1]:9828", "[FD00::1]"})
+    EXPECT_EQ(status(known), 200) << known;
+  for (const char* const other :
+       {"", "evil.example", "node-1.evil.example:9828", "fd00::2", "[::1]"})
+    EXPECT_EQ(status(other), 421) << other;
+  EXPECT_EQ(refused, 5);
 }
 
 TEST(HttpServerTest, AnswersSeveralRequestsOfOneConnection) {

@@ -8,6 +8,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -91,6 +92,31 @@ ListeningSockets::~ListeningSockets() { Close(); }
 void ListeningSockets::Close() {
   for (const int socket : sockets_) close(socket);
   sockets_.clear();
+  if (!path_.empty()) unlink(path_.c_str());
+  path_.clear();
+}
+
+std::string ListeningSockets::BindPath(const std::string& path) {
+  constexpr mode_t kForEverybody = 0666;
+  SocketAddress address{};
+  address.local.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof address.local.sun_path) return "the path is too long";
+  std::memcpy(address.local.sun_path, path.data(), path.size());
+  constexpr socklen_t kSize = sizeof address.local;
+  const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (listener < 0) return ErrorText();
+  sockets_.push_back(listener);
+  if (connect(listener, &address.any, kSize) == 0 || errno == EAGAIN)
+    return Close(), "another daemon serves it";
+  if (errno == ECONNREFUSED) unlink(path.c_str());  // of a daemon that was killed
+  if (bind(listener, &address.any, kSize) != 0) {
+    const std::string error = ErrorText();
+    return Close(), error;
+  }
+  path_ = path;
+  if (chmod(path.c_str(), kForEverybody) == 0 && listen(listener, SOMAXCONN) == 0) return "";
+  const std::string error = ErrorText();
+  return Close(), error;
 }
 
 std::string ListeningSockets::Bind(const std::vector<std::string>& addresses) {
@@ -178,6 +204,15 @@ std::string HostText(const sockaddr* address) {
   const in6_addr& v6 = reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
   if (IN6_IS_ADDR_V4MAPPED(&v6)) return inet_ntop(AF_INET, &v6.s6_addr[12], text, sizeof text);
   return inet_ntop(AF_INET6, &v6, text, sizeof text);
+}
+
+std::string ClientText(const sockaddr* address) {
+  if (address->sa_family != AF_INET6) return HostText(address);
+  sockaddr_in6 network = *reinterpret_cast<const sockaddr_in6*>(address);
+  constexpr size_t kNetworkBytes = 8;
+  if (!IN6_IS_ADDR_V4MAPPED(&network.sin6_addr))
+    std::memset(&network.sin6_addr.s6_addr[kNetworkBytes], 0, kNetworkBytes);
+  return HostText(reinterpret_cast<const sockaddr*>(&network));
 }
 
 }  // namespace nccl_exporter::exporter

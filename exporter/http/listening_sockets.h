@@ -22,6 +22,10 @@ class ListeningSockets {
   // holds none and returns what is wrong; else returns an empty string.
   std::string Bind(const std::vector<std::string>& addresses);
 
+  // Binds a Unix socket at `path`, for every user of the machine, in place of one that nobody
+  // serves any more. Returns what is wrong, or an empty string. Close() removes it.
+  std::string BindPath(const std::string& path);
+
   // Takes over what systemd passed to this process ($LISTEN_FDS), and what it says about it out of
   // the environment. Returns what is wrong, nothing passed for one, or an empty string. Before
   // other threads begin.
@@ -37,10 +41,15 @@ class ListeningSockets {
   std::string BindOne(const std::string& address);
 
   std::vector<int> sockets_;
+  std::string path_;  // of BindPath(); empty: none
 };
 
 // The address of a peer without its port, the same for IPv4 however it came in; "unix" for all
 // peers of a Unix socket.
 std::string HostText(const sockaddr* address);
+
+// A peer as limits count it: one IPv4 address, or the /64 of an IPv6 address, of which a host has
+// all the addresses that it wants.
+std::string ClientText(const sockaddr* address);
 
 }  // namespace nccl_exporter::exporter

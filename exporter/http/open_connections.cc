@@ -31,35 +31,66 @@ OpenConnections::~OpenConnections() {
 // The limit of one address comes first: a client that opens many connections displaces its own.
 bool OpenConnections::MakeRoom(const std::string& address) {
   const std::lock_guard lock(mutex_);
-  if (is_stopping_) return false;
-  const auto is_of_address = [&](const OpenConnection& connection) {
-    return connection.address_ == address;
-  };
-  return MakeRoomAmong(is_of_address, limits_.of_one_address, Refusal::kConnectionsPerAddress) &&
-         MakeRoomAmong([](const OpenConnection&) { return true; }, limits_.all,
-                       Refusal::kConnectionLimit);
+  return !is_stopping_ && MakeRoomOf(address) && MakeRoomInAll(address);
 }
 
-// The connection that has waited longest without an answer under way gives way. One that is being
-// answered is never cut for another client.
 template <typename IsOne>
-bool OpenConnections::MakeRoomAmong(IsOne is_one, size_t limit, Refusal cause) {
-  size_t count = 0;
-  OpenConnection* longest = nullptr;  // that waits
+OpenConnection* OpenConnections::Longest(IsOne is_one) {
+  OpenConnection* longest = nullptr;
   for (OpenConnection& connection : open_) {
     if (connection.is_cut_ || !is_one(connection)) continue;
-    ++count;
-    const bool waits_longer = longest == nullptr || connection.since_ < longest->since_;
-    if (!connection.is_answering_ && waits_longer) longest = &connection;
+    if (longest == nullptr || connection.since_ < longest->since_) longest = &connection;
   }
-  if (count < limit) return true;
-  if (longest == nullptr) {
-    on_refusal_(cause);
-    return false;
+  return longest;
+}
+
+size_t OpenConnections::CountOf(const std::string& address) const {
+  return static_cast<size_t>(std::ranges::count_if(open_, [&](const OpenConnection& connection) {
+    return !connection.is_cut_ && connection.address_ == address;
+  }));
+}
+
+// No answer of an address is cut for a further connection of it.
+bool OpenConnections::MakeRoomOf(const std::string& address) {
+  if (CountOf(address) < limits_.of_one_address) return true;
+  OpenConnection* const waiting = Longest([&](const OpenConnection& connection) {
+    return !connection.is_answering_ && connection.address_ == address;
+  });
+  return LetGiveWay(waiting, Refusal::kConnectionsPerAddress);
+}
+
+bool OpenConnections::MakeRoomInAll(const std::string& address) {
+  const auto is_open = [](const OpenConnection& connection) { return !connection.is_cut_; };
+  if (static_cast<size_t>(std::ranges::count_if(open_, is_open)) < limits_.all) return true;
+  OpenConnection* victim =
+      Longest([](const OpenConnection& connection) { return !connection.is_answering_; });
+  if (victim == nullptr)
+    victim = Longest([](const OpenConnection& connection) { return connection.is_sending_; });
+  if (victim == nullptr) {
+    size_t most = CountOf(address) + 1;  // an address takes no place of one that has fewer
+    for (const OpenConnection& connection : open_)
+      most = std::max(most, CountOf(connection.address_));
+    if (most > CountOf(address) + 1) {
+      victim = Longest(
+          [&](const OpenConnection& connection) { return CountOf(connection.address_) == most; });
+    }
   }
-  longest->gave_way_ = cause;
-  Cut(*longest);
+  return LetGiveWay(victim, Refusal::kConnectionLimit);
+}
+
+// A new connection is refused where nobody gives way to it.
+bool OpenConnections::LetGiveWay(OpenConnection* connection, Refusal cause) {
+  if (connection == nullptr) return on_refusal_(cause), false;
+  connection->gave_way_ = cause;
+  Cut(*connection);
   return true;
+}
+
+bool OpenConnections::GiveWay(Refusal cause) {
+  const std::lock_guard lock(mutex_);
+  OpenConnection* const longest =
+      Longest([](const OpenConnection& connection) { return connection.is_sending_; });
+  return longest != nullptr && LetGiveWay(longest, cause);
 }
 
 OpenConnection& OpenConnections::Add(int socket, std::string address,
@@ -76,6 +107,7 @@ bool OpenConnections::BeginAnswer(OpenConnection& connection) {
   const std::lock_guard lock(mutex_);
   if (connection.is_cut_) return false;
   connection.is_answering_ = true;
+  connection.since_ = Clock::now();
   // The time that the answer takes to be made is ours, not the client's.
   connection.deadline_ = Clock::time_point::max();
   return true;
@@ -83,6 +115,7 @@ bool OpenConnections::BeginAnswer(OpenConnection& connection) {
 
 void OpenConnections::BeginSending(OpenConnection& connection) {
   const std::lock_guard lock(mutex_);
+  connection.is_sending_ = true;
   connection.since_ = Clock::now();
   connection.deadline_ = connection.since_ + limits_.part;
   has_changed_.notify_all();
@@ -96,8 +129,8 @@ void OpenConnections::OnSent(OpenConnection& connection) {
 
 void OpenConnections::EndAnswer(OpenConnection& connection, bool is_taken) {
   const std::lock_guard lock(mutex_);
-  if (!is_taken) on_refusal_(Refusal::kSlowClient);
-  connection.is_answering_ = false;
+  if (!is_taken) on_refusal_(connection.gave_way_.value_or(Refusal::kSlowClient));
+  connection.is_answering_ = connection.is_sending_ = false;
   connection.since_ = Clock::now();
   connection.deadline_ = connection.since_ + limits_.idle;
   if (is_stopping_) Cut(connection);

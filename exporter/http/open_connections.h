@@ -28,6 +28,7 @@ class OpenConnection {
                  std::shared_ptr<const void> held, Clock::time_point deadline);
 
   OpenConnections& all() const { return all_; }
+  const std::string& address() const { return address_; }
 
  private:
   friend class OpenConnections;
@@ -38,8 +39,9 @@ class OpenConnection {
   const std::string address_;
   const std::shared_ptr<const void> held_;
   bool is_answering_ = false;
+  bool is_sending_ = false;  // its answer is made
   bool is_cut_ = false;
-  Clock::time_point since_ = Clock::now();  // that it waits for a request, or sends an answer
+  Clock::time_point since_ = Clock::now();  // that it waits, has its answer made, or sends it
   Clock::time_point deadline_;
   std::optional<Refusal> gave_way_;  // to another one: because of which limit
 };
@@ -63,8 +65,10 @@ class OpenConnections {
   OpenConnections& operator=(const OpenConnections&) = delete;
 
   // Whether one more of that address may come. Where there are as many as may be, of the address or
-  // in all, whoever waits longest for a request gives way; where all are being answered, nobody
-  // does.
+  // in all, the one that waits longest for a request gives way. If all are being answered, the
+  // address gets no more than its limit. In all, the answer that has been sent the longest gives
+  // way, and then the oldest of the address with most connections: an address that has none gets
+  // one.
   bool MakeRoom(const std::string& address);
 
   // One that came. The socket stays open until Remove(), which others own; `held` is kept until
@@ -81,14 +85,23 @@ class OpenConnections {
   void EndUnanswered(OpenConnection& connection, Refusal cause);
   void Remove(OpenConnection& connection);
 
+  // Cuts the answer that has been sent the longest. False if none is being sent.
+  bool GiveWay(Refusal cause);
+
   // Lets in no more, cuts those that wait for a request, and the others after `limit`.
   void Stop(std::chrono::milliseconds limit);
 
  private:
   using Clock = OpenConnection::Clock;
 
+  bool MakeRoomOf(const std::string& address);
+  bool MakeRoomInAll(const std::string& address);
+  // The one that has been in its state for the longest, of those that are not cut and for which
+  // `is_one` is true; null if there is none.
   template <typename IsOne>
-  bool MakeRoomAmong(IsOne is_one, size_t limit, Refusal cause);
+  OpenConnection* Longest(IsOne is_one);
+  size_t CountOf(const std::string& address) const;
+  bool LetGiveWay(OpenConnection* connection, Refusal cause);
   void Cut(OpenConnection& connection);
   void Watch();
 

@@ -101,22 +101,59 @@ TEST_F(OpenConnectionsTest, WhoeverWaitsLongestGivesWay) {
   open.Remove(other);
 }
 
-TEST_F(OpenConnectionsTest, AnswersDoNotGiveWay) {
+TEST_F(OpenConnectionsTest, AnswersDoNotGiveWayToTheirOwnAddress) {
+  OpenConnections open(kNoHurry, on_refusal_);
+  const Pair a, b, c;
+  std::vector<OpenConnection*> connections{&open.Add(a.server(), "1"), &open.Add(b.server(), "1"),
+                                           &open.Add(c.server(), "2")};
+  for (OpenConnection* const connection : connections) {
+    EXPECT_TRUE(open.BeginAnswer(*connection));
+    open.BeginSending(*connection);
+  }
+  EXPECT_FALSE(open.MakeRoom("1"));
+  EXPECT_THAT(refused_, testing::ElementsAre(Refusal::kConnectionsPerAddress));
+  open.EndAnswer(*connections[2], true);
+  EXPECT_TRUE(open.MakeRoom("3"));
+  EXPECT_TRUE(c.IsCut()) << "it waits for a request";
+  for (OpenConnection* const connection : connections) open.Remove(*connection);
+  EXPECT_THAT(refused_, testing::SizeIs(1))
+      << "one that was kept for a later request is no refusal";
+}
+
+// Regression: slow readers of three addresses kept everybody else out.
+TEST_F(OpenConnectionsTest, TheAnswerThatHasBeenSentTheLongestGivesWay) {
   OpenConnections open(kNoHurry, on_refusal_);
   const Pair a, b, c;
   std::vector<OpenConnection*> connections{&open.Add(a.server(), "1"), &open.Add(b.server(), "1"),
                                            &open.Add(c.server(), "2")};
   for (OpenConnection* const connection : connections) EXPECT_TRUE(open.BeginAnswer(*connection));
-  EXPECT_FALSE(open.MakeRoom("1"));
-  EXPECT_FALSE(open.MakeRoom("3"));
-  EXPECT_THAT(refused_,
-              testing::ElementsAre(Refusal::kConnectionsPerAddress, Refusal::kConnectionLimit));
-  open.EndAnswer(*connections[2], true);
+  open.BeginSending(*connections[1]);
+  open.BeginSending(*connections[2]);
   EXPECT_TRUE(open.MakeRoom("3"));
+  EXPECT_TRUE(b.IsCut());
+  EXPECT_TRUE(a.IsOpen()) << "its answer is still made";
+  open.EndAnswer(*connections[1], false);
+  EXPECT_THAT(refused_, testing::ElementsAre(Refusal::kConnectionLimit));
+  EXPECT_TRUE(open.GiveWay(Refusal::kAnswerBytes));
   EXPECT_TRUE(c.IsCut());
+  open.EndAnswer(*connections[2], false);
+  EXPECT_FALSE(open.GiveWay(Refusal::kAnswerBytes)) << "nothing is being sent";
+  EXPECT_THAT(refused_, testing::ElementsAre(Refusal::kConnectionLimit, Refusal::kAnswerBytes));
   for (OpenConnection* const connection : connections) open.Remove(*connection);
-  EXPECT_THAT(refused_, testing::SizeIs(2))
-      << "one that was kept for a later request is no refusal";
+}
+
+TEST_F(OpenConnectionsTest, AnAddressWithoutAConnectionGetsOne) {
+  OpenConnections open(kNoHurry, on_refusal_);
+  const Pair a, b, c;
+  std::vector<OpenConnection*> connections{&open.Add(a.server(), "2"), &open.Add(b.server(), "1"),
+                                           &open.Add(c.server(), "1")};
+  for (OpenConnection* const connection : connections) EXPECT_TRUE(open.BeginAnswer(*connection));
+  EXPECT_FALSE(open.MakeRoom("2")) << "an answer that is made gives way to no equal";
+  EXPECT_THAT(refused_, testing::ElementsAre(Refusal::kConnectionLimit));
+  EXPECT_TRUE(open.MakeRoom("3"));
+  EXPECT_TRUE(b.IsCut());
+  EXPECT_TRUE(a.IsOpen() && c.IsOpen());
+  for (OpenConnection* const connection : connections) open.Remove(*connection);
 }
 
 TEST_F(OpenConnectionsTest, CutsARequestThatTakesTooLong) {

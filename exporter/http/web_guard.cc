@@ -60,12 +60,13 @@ HttpResponse WebGuard::Answer(const HttpRequest& request) {
 
 HttpResponse WebGuard::Unlocked(const HttpRequest& request, const WebConfig& config) {
   if (config.users.empty()) return handler_(request);
-  switch (auth_.Check(request.authorization, config.users)) {
+  switch (auth_.Check(request.authorization, config.users, request.client)) {
     case BasicAuth::Verdict::kRight:
       return handler_(request);
     case BasicAuth::Verdict::kBusy:
       on_refusal_(Refusal::kPasswordChecks);
-      return Plain(503, "Too many passwords to check\n", {{"Retry-After", "1"}});
+      return Plain(503, "Another password of this address is being checked\n",
+                   {{"Retry-After", "1"}});
     case BasicAuth::Verdict::kWrong:
       break;
   }

@@ -6,9 +6,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace nccl_exporter::exporter {
@@ -67,16 +71,57 @@ TEST_F(WebGuardTest, LetsInWhoKnowsThePassword) {
 TEST(BasicAuthTest, AWrongPasswordCostsACheckWhoeverTheUserIs) {
   const BasicAuth::Users users{{"alice", HashOf("secret")}};
   BasicAuth auth;
-  EXPECT_EQ(auth.Check(kBobSecret, users), BasicAuth::Verdict::kWrong);
+  EXPECT_EQ(auth.Check(kBobSecret, users, "1"), BasicAuth::Verdict::kWrong);
   EXPECT_EQ(auth.checks_made(), 1u) << "of a user that is unknown";
-  EXPECT_EQ(auth.Check(kAliceWrong, users), BasicAuth::Verdict::kWrong);
+  EXPECT_EQ(auth.Check(kAliceWrong, users, "1"), BasicAuth::Verdict::kWrong);
   EXPECT_EQ(auth.checks_made(), 2u);
-  EXPECT_EQ(auth.Check(kAliceSecret, users), BasicAuth::Verdict::kRight);
+  EXPECT_EQ(auth.Check(kAliceSecret, users, "1"), BasicAuth::Verdict::kRight);
   EXPECT_EQ(auth.checks_made(), 3u);
-  EXPECT_EQ(auth.Check(kAliceSecret, users), BasicAuth::Verdict::kRight);
+  EXPECT_EQ(auth.Check(kAliceSecret, users, "1"), BasicAuth::Verdict::kRight);
   EXPECT_EQ(auth.checks_made(), 3u) << "a right one is known again";
-  EXPECT_EQ(auth.Check(kAliceWrong, users), BasicAuth::Verdict::kWrong);
+  EXPECT_EQ(auth.Check(kAliceWrong, users, "1"), BasicAuth::Verdict::kWrong);
   EXPECT_EQ(auth.checks_made(), 4u) << "a wrong one never is";
+}
+
+// Of a usual cost: what is sent meanwhile waits.
+std::string SlowHashOf(const std::string& password) {
+  crypt_data memory{};
+  return crypt_r(password.c_str(), "$2b$11$abcdefghijklmnopqrstuu", &memory);
+}
+
+// Regression: eight wrong passwords of one address kept the right one of another out.
+TEST(BasicAuthTest, WrongPasswordsOfOneAddressDelayAnotherByOneCheck) {
+  const BasicAuth::Users users{{"alice", SlowHashOf("secret")}};
+  BasicAuth auth;
+  std::atomic<int> busy = 0;
+  std::atomic<bool> is_over = false;
+  std::vector<std::thread> flood;
+  for (int i = 0; i < 10; ++i) {
+    flood.emplace_back([&, i] {
+      const std::string wrong = "Basic YWxpY2U6d3Jvbmc" + std::to_string(i);
+      while (!is_over) {
+        busy += auth.Check(wrong, users, "1") == BasicAuth::Verdict::kBusy ? 1 : 0;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    });
+  }
+  while (busy == 0) std::this_thread::yield();
+  EXPECT_EQ(auth.Check(kAliceSecret, users, "2"), BasicAuth::Verdict::kRight);
+  is_over = true;
+  for (std::thread& thread : flood) thread.join();
+}
+
+// Two scrape jobs of one server, after a restart of the daemon.
+TEST(BasicAuthTest, RequestsWithEqualPasswordsShareACheck) {
+  const BasicAuth::Users users{{"alice", SlowHashOf("secret")}};
+  BasicAuth auth;
+  std::vector<std::future<BasicAuth::Verdict>> checks;
+  for (int i = 0; i < 4; ++i) {
+    checks.push_back(
+        std::async(std::launch::async, [&] { return auth.Check(kAliceSecret, users, "1"); }));
+  }
+  for (auto& check : checks) EXPECT_EQ(check.get(), BasicAuth::Verdict::kRight);
+  EXPECT_EQ(auth.checks_made(), 1u);
 }
 
 TEST_F(WebGuardTest, AddsHeadersToEveryAnswer) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
 #include <memory>
 #include <stdexcept>
 
@@ -21,6 +23,25 @@ TEST(SnapshotSourceTest, IsReadyOnceASnapshotWasTaken) {
   fails = false;
   source.Take();
   EXPECT_TRUE(source.is_ready());
+}
+
+TEST(SnapshotSourceTest, HangsWhileASnapshotDoesNotEnd) {
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  std::promise<void> has_begun;
+  std::promise<void> may_end;
+  SnapshotSource source([&] {
+    has_begun.set_value();
+    may_end.get_future().wait();
+    return std::make_shared<const collector::NodeSnapshot>();
+  });
+  EXPECT_FALSE(source.HangsAt(now() + std::chrono::hours(1))) << "none is under way";
+  const std::future<void> take = std::async(std::launch::async, [&] { source.Take(); });
+  has_begun.get_future().wait();
+  EXPECT_FALSE(source.HangsAt(now()));
+  EXPECT_TRUE(source.HangsAt(now() + kSnapshotHangLimit));
+  may_end.set_value();
+  take.wait();
+  EXPECT_FALSE(source.HangsAt(now() + std::chrono::hours(1)));
 }
 
 }  // namespace

@@ -17,11 +17,9 @@ namespace nccl_exporter::exporter {
 // ("mode=755" in its options), and the directory is not that root. A tmpfs for everybody is mounted
 // with mode 1777, which the kernel does not show. A bind mount, as in a container, shows the
 // options of the file system behind it.
-inline bool IsOnSystemsTmpfs(const std::string& directory, std::istream& mountinfo) {
-  struct stat status {};
-  if (::stat(directory.c_str(), &status) != 0) return false;
-  const std::string device =
-      std::to_string(major(status.st_dev)) + ':' + std::to_string(minor(status.st_dev));
+inline bool IsOnSystemsTmpfs(const std::string& directory, dev_t number,
+                             std::istream& mountinfo) {
+  const std::string device = std::to_string(major(number)) + ':' + std::to_string(minor(number));
   bool is_systems = false;
   for (std::string line; std::getline(mountinfo, line);) {
     // ID PARENT DEVICE ROOT MOUNT_POINT OPTIONS [FIELD...] - TYPE SOURCE OPTIONS
@@ -39,9 +37,15 @@ inline bool IsOnSystemsTmpfs(const std::string& directory, std::istream& mountin
   return is_systems;
 }
 
-inline bool IsOnSystemsTmpfs(const std::string& directory) {
+inline bool IsOnSystemsTmpfs(const std::string& directory, dev_t number) {
   std::ifstream mountinfo("/proc/self/mountinfo");
-  return IsOnSystemsTmpfs(directory, mountinfo);
+  return IsOnSystemsTmpfs(directory, number, mountinfo);
+}
+
+// False if the directory is missing.
+inline bool IsOnSystemsTmpfs(const std::string& directory) {
+  struct stat status {};
+  return ::stat(directory.c_str(), &status) == 0 && IsOnSystemsTmpfs(directory, status.st_dev);
 }
 
 }  // namespace nccl_exporter::exporter

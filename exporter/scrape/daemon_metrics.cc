@@ -101,6 +101,8 @@ DaemonMetrics::DaemonMetrics(const std::vector<Limit>& limits, std::string_view 
                                                                             kScrapeBounds.end()))),
       series_dropped_(
           Named(prometheus::BuildCounter(), Metric::kSeriesDropped).Register(registry_)),
+      log_lines_dropped_(
+          Named(prometheus::BuildCounter(), Metric::kLogLinesDropped).Register(registry_).Add({})),
       unmeasured_(
           Named(prometheus::BuildGauge(), Metric::kUnmeasuredProcesses).Register(registry_)) {
   // There from the start, so that the family is never absent.
@@ -145,6 +147,10 @@ void DaemonMetrics::CountDrops(const SeriesDrops& drops) {
 }
 
 void DaemonMetrics::Count(Refusal refusal) { refusals_[static_cast<size_t>(refusal)]->Increment(); }
+
+void DaemonMetrics::SetDroppedLogLines(uint64_t lines) {
+  log_lines_dropped_.Increment(static_cast<double>(lines) - log_lines_dropped_.Value());
+}
 
 void DaemonMetrics::SetFindings(const std::vector<Finding>& findings) {
   ByFinding<double> counts{};

@@ -37,6 +37,8 @@ class DaemonMetrics {
   void ObserveScrape(std::chrono::nanoseconds duration);
   void CountDrops(const SeriesDrops& drops);
   void Count(Refusal refusal);
+  // Of the log, since the daemon's start. For one thread.
+  void SetDroppedLogLines(uint64_t lines);
   // Replaces those of the judgement before. A scrape meanwhile may see some kinds of each.
   void SetFindings(const std::vector<Finding>& findings);
 
@@ -53,6 +55,7 @@ class DaemonMetrics {
   ProcessCollectable process_;
   prometheus::Histogram& scrape_duration_;
   prometheus::Family<prometheus::Counter>& series_dropped_;
+  prometheus::Counter& log_lines_dropped_;
   std::mutex drops_mutex_;               // guards what follows
   std::set<uint64_t> users_with_drops_;  // at most collector::kMaxTroubledUsers
   std::array<prometheus::Counter*, kRefusalCount> refusals_{};

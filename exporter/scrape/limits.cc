@@ -10,10 +10,13 @@
 #include "exporter/findings/hangs/hang_memory.h"
 #include "exporter/findings/late/bandwidth_past.h"
 #include "exporter/findings/node_judge.h"
+#include "exporter/http/answer_budget.h"
 #include "exporter/http/basic_auth.h"
 #include "exporter/http/http_server.h"
 #include "exporter/node/node_history.h"
 #include "exporter/scrape/scrape_page.h"
+#include "exporter/series/exposition_builder.h"
+#include "exporter/series/labels/new_set_budget.h"
 #include "exporter/series/labels/series_labels.h"
 
 namespace nccl_exporter::exporter {
@@ -31,6 +34,11 @@ double InSeconds(std::chrono::duration<double> duration) { return duration.count
 std::vector<Limit> Limits(size_t series_limit) {
   return {
       {Metric::kLimit, "series", Value(series_limit)},
+      {Metric::kLimit, "new_label_sets", kNewSeriesSets.at_once},
+      {Metric::kLimit, "new_label_sets_per_minute", kNewSeriesSets.per_minute},
+      {Metric::kLimit, "new_info_label_sets", kNewInfoSets.at_once},
+      {Metric::kLimit, "new_info_label_sets_per_minute", kNewInfoSets.per_minute},
+      {Metric::kLimitBytes, "labels_of_series", Value(kLabelBytesPerSample)},
       {Metric::kLimit, "segments", Value(collector::kMaxSegments)},
       {Metric::kLimit, "segments_per_user", Value(collector::kMaxSegmentsPerUser)},
       {Metric::kLimit, "communicators", Value(collector::kMaxCommunicators)},
@@ -39,7 +47,8 @@ std::vector<Limit> Limits(size_t series_limit) {
       {Metric::kLimit, "compared_communicators_per_user", Value(collector::kMaxRingsPerUser)},
       {Metric::kLimit, "native_buckets", Value(kNativeBucketLimit)},
       {Metric::kLimitBytes, "label_value", Value(kLabelValueLimitBytes)},
-      {Metric::kLimit, "concurrent_scrapes", Value(kMaxConcurrentScrapes)},
+      {Metric::kLimit, "scrapes_per_address", Value(kScrapesPerAddress)},
+      {Metric::kLimitBytes, "answer_bytes", Value(kAnswerBudgetBytes)},
       {Metric::kLimitSeconds, "scrape", InSeconds(kDefaultScrapeBudget)},
       {Metric::kLimit, "connections", Value(kConnectionLimit)},
       {Metric::kLimit, "connections_per_address", Value(kConnectionsPerAddress)},
@@ -49,7 +58,7 @@ std::vector<Limit> Limits(size_t series_limit) {
       {Metric::kLimitSeconds, "idle", InSeconds(kIdleLimit)},
       {Metric::kLimitSeconds, "keep_alive", InSeconds(kKeepAliveLimit)},
       {Metric::kLimitSeconds, "answer", InSeconds(kAnswerLimit)},
-      {Metric::kLimit, "password_checks", Value(kMaxWaitingChecks)},
+      {Metric::kLimit, "password_checks", Value(kPasswordChecksPerAddress)},
       {Metric::kLimit, "history_series", Value(kHistorySeries)},
       {Metric::kLimit, "history_ranks", Value(kHistoryRanks)},
       {Metric::kLimit, "history_traffic", Value(kHistoryTraffic)},

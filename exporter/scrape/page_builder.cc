@@ -34,8 +34,8 @@ size_t IndexOf(const PageKind& kind) {
 
 }  // namespace
 
-PageBuilder::PageBuilder(std::function<Exposition(Collect)> expose)
-    : expose_(std::move(expose)), thread_([this] { Run(); }) {}
+PageBuilder::PageBuilder(std::function<Exposition(Collect)> expose, AnswerBudget& budget)
+    : expose_(std::move(expose)), budget_(budget), thread_([this] { Run(); }) {}
 
 PageBuilder::~PageBuilder() {
   {
@@ -46,7 +46,8 @@ PageBuilder::~PageBuilder() {
   thread_.join();
 }
 
-Page PageBuilder::Get(PageKind kind, Clock::time_point deadline) {
+Page PageBuilder::Get(PageKind kind, Clock::time_point deadline, Refusal& refusal) {
+  refusal = Refusal::kScrapeTimeout;
   const size_t index = IndexOf(kind);
   std::unique_lock lock(mutex_);
   const std::shared_ptr<Round> round = next_;
@@ -54,6 +55,7 @@ Page PageBuilder::Get(PageKind kind, Clock::time_point deadline) {
   is_wanted_.notify_one();
   if (!is_done_.wait_until(lock, deadline, [&] { return round->is_done; })) return nullptr;
   if (round->failure) std::rethrow_exception(round->failure);
+  refusal = Refusal::kAnswerBytes;
   return round->pages[index];
 }
 
@@ -101,9 +103,9 @@ void PageBuilder::Encode(const Exposition& exposition, Collect collect, std::bit
     if (!wanted.test(plain) && !wanted.test(compressed)) continue;
     body_.clear();
     EncoderOf(format).Encode(exposition, body_);
-    if (wanted.test(compressed))
-      round.pages[compressed] = std::make_shared<const std::string>(Gzip(body_));
-    if (wanted.test(plain)) round.pages[plain] = std::make_shared<const std::string>(body_);
+    if (wanted.test(compressed)) round.pages[compressed] = budget_.Keep(Gzip(body_));
+    if (wanted.test(plain)) round.pages[plain] = budget_.Keep(body_);
+    if (body_.capacity() > kKeptBodyBytes) std::string().swap(body_);
   }
 }
 

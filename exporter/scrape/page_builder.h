@@ -18,6 +18,8 @@
 #include "exporter/catalogue/collect.h"
 #include "exporter/exposition/encoder.h"
 #include "exporter/exposition/exposition.h"
+#include "exporter/http/answer_budget.h"
+#include "exporter/http/refusal.h"
 #include "exporter/scrape/negotiation.h"
 
 namespace nccl_exporter::exporter {
@@ -29,6 +31,9 @@ struct PageKind {
 };
 using Page = std::shared_ptr<const std::string>;
 
+// A page at the limit of series, with labels of the usual length.
+inline constexpr size_t kKeptBodyBytes = size_t{8} << 20;
+
 const Encoder& EncoderOf(Format format);
 
 class PageBuilder {
@@ -36,16 +41,18 @@ class PageBuilder {
   using Clock = std::chrono::steady_clock;
 
   // `expose` is called on the builder's thread, for the whole or for the alert series. Its
-  // expositions are those of ExpositionOfCatalogue().
-  explicit PageBuilder(std::function<Exposition(Collect)> expose);
+  // expositions are those of ExpositionOfCatalogue(). Pages are kept in `budget`, which outlives
+  // this object.
+  PageBuilder(std::function<Exposition(Collect)> expose, AnswerBudget& budget);
   ~PageBuilder();
   PageBuilder(const PageBuilder&) = delete;
   PageBuilder& operator=(const PageBuilder&) = delete;
 
   // A page of an exposition that was begun after the call: requests that come while a round is
-  // under way share the next one. Null where the deadline passes first; the round goes on without
-  // its caller. Throws what `expose` threw. Any thread.
-  Page Get(PageKind kind, Clock::time_point deadline);
+  // under way share the next one. Null where the deadline passes first (the round goes on without
+  // its caller), or where there is no room for the page; then `refusal` says which. Throws what
+  // `expose` threw. Any thread.
+  Page Get(PageKind kind, Clock::time_point deadline, Refusal& refusal);
 
  private:
   static constexpr size_t kKinds = 2 * kFormatCount * kCollectCount;
@@ -64,7 +71,9 @@ class PageBuilder {
               Round& round);
 
   const std::function<Exposition(Collect)> expose_;
-  std::string body_;  // of the builder's thread: keeps its memory from one round to the next
+  AnswerBudget& budget_;
+  // Of the builder's thread: keeps its memory from one round to the next, up to kKeptBodyBytes.
+  std::string body_;
   std::mutex mutex_;  // guards what follows, but for the pages of the round that is under way
   std::condition_variable is_wanted_;
   std::condition_variable is_done_;

@@ -38,24 +38,34 @@ Exposition Numbered(int number) {
   return exposition;
 }
 
-TEST(PageBuilderTest, MakesEveryKindOfPage) {
-  PageBuilder builder([](Collect) { return Numbered(5); });
-  EXPECT_THAT(*builder.Get(kText, Far()), testing::EndsWith("\nnumber 5\n"));
-  EXPECT_THAT(*builder.Get({.format = Format::kOpenMetrics, .is_compressed = false}, Far()),
+class PageBuilderTest : public testing::Test {
+ protected:
+  static Page Get(PageBuilder& builder, PageKind kind, PageBuilder::Clock::time_point deadline) {
+    Refusal refusal{};
+    return builder.Get(kind, deadline, refusal);
+  }
+
+  AnswerBudget budget_;
+};
+
+TEST_F(PageBuilderTest, MakesEveryKindOfPage) {
+  PageBuilder builder([](Collect) { return Numbered(5); }, budget_);
+  EXPECT_THAT(*Get(builder, kText, Far()), testing::EndsWith("\nnumber 5\n"));
+  EXPECT_THAT(*Get(builder, {.format = Format::kOpenMetrics, .is_compressed = false}, Far()),
               testing::EndsWith("\nnumber 5\n# EOF\n"));
-  EXPECT_THAT(*builder.Get({.format = Format::kProtobuf, .is_compressed = false}, Far()),
+  EXPECT_THAT(*Get(builder, {.format = Format::kProtobuf, .is_compressed = false}, Far()),
               testing::HasSubstr(std::string("\x0A\x06number", 8)));
   for (const Format format : {Format::kText, Format::kOpenMetrics, Format::kProtobuf}) {
-    EXPECT_EQ(Gunzip(*builder.Get({.format = format, .is_compressed = true}, Far())),
-              *builder.Get({.format = format, .is_compressed = false}, Far()));
+    EXPECT_EQ(Gunzip(*Get(builder, {.format = format, .is_compressed = true}, Far())),
+              *Get(builder, {.format = format, .is_compressed = false}, Far()));
   }
 }
 
-TEST(PageBuilderTest, APageIsNeverOlderThanTheCall) {
+TEST_F(PageBuilderTest, APageIsNeverOlderThanTheCall) {
   std::atomic<int> number = 0;
-  PageBuilder builder([&](Collect) { return Numbered(++number); });
+  PageBuilder builder([&](Collect) { return Numbered(++number); }, budget_);
   for (int call = 1; call <= 3; ++call) {
-    EXPECT_THAT(*builder.Get(kText, Far()),
+    EXPECT_THAT(*Get(builder, kText, Far()),
                 testing::EndsWith("number " + std::to_string(call) + '\n'));
   }
 }
@@ -68,58 +78,76 @@ Exposition OfBothParts() {
   return exposition;
 }
 
-TEST(PageBuilderTest, DetailIsWhatAlertSeriesLeaveOfTheWhole) {
-  PageBuilder builder([](Collect collect) {
-    EXPECT_EQ(collect, Collect::kWhole);
-    return OfBothParts();
-  });
-  const std::string detail = *builder.Get({.collect = Collect::kDetail}, Far());
+TEST_F(PageBuilderTest, DetailIsWhatAlertSeriesLeaveOfTheWhole) {
+  PageBuilder builder(
+      [](Collect collect) {
+        EXPECT_EQ(collect, Collect::kWhole);
+        return OfBothParts();
+      },
+      budget_);
+  const std::string detail = *Get(builder, {.collect = Collect::kDetail}, Far());
   EXPECT_THAT(detail, testing::HasSubstr("process_threads 1"));
   EXPECT_THAT(detail, testing::Not(testing::HasSubstr("nccl_rank_info")));
-  EXPECT_THAT(*builder.Get(kText, Far()), testing::HasSubstr("nccl_rank_info 1"));
+  EXPECT_THAT(*Get(builder, kText, Far()), testing::HasSubstr("nccl_rank_info 1"));
 }
 
-TEST(PageBuilderTest, AlertSeriesHaveAnExpositionOfTheirOwn) {
+TEST_F(PageBuilderTest, AlertSeriesHaveAnExpositionOfTheirOwn) {
   std::atomic<int> wholes = 0;
-  PageBuilder builder([&](Collect collect) {
-    wholes += collect == Collect::kWhole ? 1 : 0;
-    return Numbered(static_cast<int>(collect));
-  });
-  EXPECT_THAT(*builder.Get({.collect = Collect::kAlerts}, Far()), testing::EndsWith("number 1\n"));
+  PageBuilder builder(
+      [&](Collect collect) {
+        wholes += collect == Collect::kWhole ? 1 : 0;
+        return Numbered(static_cast<int>(collect));
+      },
+      budget_);
+  EXPECT_THAT(*Get(builder, {.collect = Collect::kAlerts}, Far()), testing::EndsWith("number 1\n"));
   EXPECT_EQ(wholes, 0);
 }
 
-TEST(PageBuilderTest, AllWhoComeDuringARoundShareTheNext) {
+TEST_F(PageBuilderTest, AllWhoComeDuringARoundShareTheNext) {
   std::atomic<int> expositions = 0;
   std::latch has_begun(1);
   std::latch may_end(1);
-  PageBuilder builder([&](Collect) {
-    if (++expositions == 1) {
-      has_begun.count_down();
-      may_end.wait();
-    }
-    return Numbered(expositions);
-  });
+  PageBuilder builder(
+      [&](Collect) {
+        if (++expositions == 1) {
+          has_begun.count_down();
+          may_end.wait();
+        }
+        return Numbered(expositions);
+      },
+      budget_);
   std::future<Page> first =
-      std::async(std::launch::async, [&] { return builder.Get(kText, Far()); });
+      std::async(std::launch::async, [&] { return Get(builder, kText, Far()); });
   has_begun.wait();
   for (int i = 0; i < 100; ++i)
-    EXPECT_EQ(builder.Get(kText, Past()), nullptr) << "asked, and did not wait";
+    EXPECT_EQ(Get(builder, kText, Past()), nullptr) << "asked, and did not wait";
   may_end.count_down();
   EXPECT_THAT(*first.get(), testing::EndsWith("number 1\n"));
-  builder.Get(kText, Far());
+  Get(builder, kText, Far());
   EXPECT_LE(expositions, 3);
 }
 
-TEST(PageBuilderTest, AFailureReachesThoseWhoWaitAndEndsWithTheRound) {
+TEST_F(PageBuilderTest, AFailureReachesThoseWhoWaitAndEndsWithTheRound) {
   std::atomic<bool> is_broken = true;
-  PageBuilder builder([&](Collect) -> Exposition {
-    if (is_broken) throw std::runtime_error("no snapshot");
-    return Numbered(1);
-  });
-  EXPECT_THROW(builder.Get(kText, Far()), std::runtime_error);
+  PageBuilder builder(
+      [&](Collect) -> Exposition {
+        if (is_broken) throw std::runtime_error("no snapshot");
+        return Numbered(1);
+      },
+      budget_);
+  EXPECT_THROW(Get(builder, kText, Far()), std::runtime_error);
   is_broken = false;
-  EXPECT_NE(builder.Get(kText, Far()), nullptr);
+  EXPECT_NE(Get(builder, kText, Far()), nullptr);
+}
+
+TEST_F(PageBuilderTest, SaysWhyThereIsNoPage) {
+  AnswerBudget budget(10);  // bytes: less than a page
+  PageBuilder builder([](Collect) { return Numbered(5); }, budget);
+  Refusal refusal{};
+  EXPECT_EQ(builder.Get(kText, Far(), refusal), nullptr);
+  EXPECT_EQ(refusal, Refusal::kAnswerBytes);
+  EXPECT_EQ(builder.Get(kText, Past(), refusal), nullptr);
+  EXPECT_EQ(refusal, Refusal::kScrapeTimeout);
 }
 
 }  // namespace

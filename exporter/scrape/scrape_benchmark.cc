@@ -95,7 +95,8 @@ using Node = std::shared_ptr<const collector::NodeSnapshot>;
 void Scrape(benchmark::State& state, const Node& node, Collect collect, HttpRequest request) {
   if (collect == Collect::kAlerts) request.query = {{std::string(kCollectParameter), "alerts"}};
   SnapshotSource snapshots([&] { return node; });
-  ScrapePage page(snapshots, kNoLimit);
+  AnswerBudget budget;
+  ScrapePage page(snapshots, budget, kNoLimit);
   size_t bytes = 0;
   for (auto _ : state) bytes = page.Answer(request).bytes().size();
   SeriesMemory memory;

@@ -14,31 +14,25 @@
 #include "exporter/scrape/negotiation.h"
 
 namespace nccl_exporter::exporter {
-namespace {
+bool ScrapesInProgress::Begin(const std::string& client) {
+  const std::lock_guard lock(mutex_);
+  int& count = by_client_[client];
+  if (count >= kScrapesPerAddress) return false;
+  ++count;
+  return true;
+}
 
-// Counts a scrape as in progress for as long as it lives.
-class ScrapeInProgress {
- public:
-  explicit ScrapeInProgress(std::shared_ptr<std::atomic<int>> count)
-      : count_(std::move(count)), number_(++*count_) {}
-  ~ScrapeInProgress() { --*count_; }
-  ScrapeInProgress(const ScrapeInProgress&) = delete;
-  ScrapeInProgress& operator=(const ScrapeInProgress&) = delete;
+void ScrapesInProgress::End(const std::string& client) {
+  const std::lock_guard lock(mutex_);
+  if (--by_client_[client] == 0) by_client_.erase(client);
+}
 
-  int number() const { return number_; }
-
- private:
-  const std::shared_ptr<std::atomic<int>> count_;
-  const int number_;
-};
-
-}  // namespace
-
-ScrapePage::ScrapePage(SnapshotSource& snapshots, size_t series_limit, const MetricFilter& filter,
-                       std::string_view commit)
+ScrapePage::ScrapePage(SnapshotSource& snapshots, AnswerBudget& budget, size_t series_limit,
+                       const MetricFilter& filter, std::string_view commit)
     : daemon_(Limits(series_limit), commit),
       exposition_(snapshots, daemon_, series_limit, filter),
-      builder_([&exposition = exposition_](Collect collect) { return exposition.Next(collect); }) {}
+      builder_([&exposition = exposition_](Collect collect) { return exposition.Next(collect); },
+               budget) {}
 
 HttpResponse ScrapePage::Answer(const HttpRequest& request) {
   std::vector<std::string> parts;
@@ -52,18 +46,22 @@ HttpResponse ScrapePage::Answer(const HttpRequest& request) {
             .body = "Unknown value of " + std::string(kCollectParameter) +
                     "; known values: " + KnownParts() + '\n'};
   }
-  auto scrape = std::make_shared<ScrapeInProgress>(in_progress_);
-  if (scrape->number() > kMaxConcurrentScrapes) {
-    return Refuse(Refusal::kConcurrentScrapes, "Too many concurrent scrapes\n");
-  }
+  if (!in_progress_->Begin(request.client))
+    return Refuse(Refusal::kScrapesPerAddress, "Too many concurrent scrapes of this address\n");
+  std::shared_ptr<const void> scrape(
+      nullptr, [all = in_progress_, client = request.client](const void*) { all->End(client); });
   const auto start = PageBuilder::Clock::now();
   const auto budget = ScrapeBudget(request.scrape_timeout).value_or(kDefaultScrapeBudget);
   const PageKind kind{.format = NegotiateFormat(request.accept),
                       .is_compressed = AcceptsGzip(request.accept_encoding),
                       .collect = *collect};
-  Page page = builder_.Get(kind, start + budget);
-  if (page == nullptr)
-    return Refuse(Refusal::kScrapeTimeout, "Not done within the scrape timeout\n");
+  Refusal refusal{};
+  Page page = builder_.Get(kind, start + budget, refusal);
+  if (page == nullptr) {
+    return Refuse(refusal, refusal == Refusal::kScrapeTimeout
+                               ? "Not done within the scrape timeout\n"
+                               : "No memory for this answer while slow clients take theirs\n");
+  }
   const auto duration = PageBuilder::Clock::now() - start;
   daemon_.ObserveScrape(duration);
   spdlog::debug("scraped {} bytes in {:.6f} s", page->size(),

@@ -2,13 +2,17 @@
 // The telemetry path: from a request to the answer in the format that the scraper asked for.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "exporter/findings/finding.h"
+#include "exporter/http/answer_budget.h"
 #include "exporter/http/http_server.h"
 #include "exporter/node/snapshot_source.h"
 #include "exporter/scrape/daemon_metrics.h"
@@ -17,19 +21,31 @@
 
 namespace nccl_exporter::exporter {
 
-// Scrapes that wait for a page or for their client to take it. Concurrent ones share pages; a slow
-// client keeps the pages of its own round, of up to some MiB, so there is an end to how many may be
-// slow. The next one gets status 503.
-inline constexpr int kMaxConcurrentScrapes = 48;
+// Scrapes of one address that wait for a page or for their client to take it: two Prometheus
+// servers with two scrape jobs each. The next one gets status 503.
+inline constexpr int kScrapesPerAddress = 4;
 
 // For scrapers that do not tell their timeout: what Prometheus' default of 10 s leaves.
 inline constexpr std::chrono::milliseconds kDefaultScrapeBudget{9500};
 
+// Scrapes from their request to the end of their answer. Any thread.
+class ScrapesInProgress {
+ public:
+  // Whether one more of that address may begin; then End() follows.
+  bool Begin(const std::string& client);
+  void End(const std::string& client);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, int> by_client_;
+};
+
 class ScrapePage {
  public:
-  // `snapshots` outlives this object. `commit` is that of the program, empty if not known.
-  explicit ScrapePage(SnapshotSource& snapshots, size_t series_limit = kSeriesLimit,
-                      const MetricFilter& filter = {}, std::string_view commit = {});
+  // `snapshots` and `budget` outlive this object. `commit` is that of the program, empty if not
+  // known.
+  ScrapePage(SnapshotSource& snapshots, AnswerBudget& budget, size_t series_limit = kSeriesLimit,
+             const MetricFilter& filter = {}, std::string_view commit = {});
 
   HttpResponse Answer(const HttpRequest& request);
 
@@ -38,6 +54,8 @@ class ScrapePage {
     daemon_.SetUnmeasuredProcesses(count);
   }
   void SetFindings(const std::vector<Finding>& findings) { daemon_.SetFindings(findings); }
+  // Since the daemon's start. For one thread.
+  void SetDroppedLogLines(uint64_t lines) { daemon_.SetDroppedLogLines(lines); }
 
  private:
   HttpResponse Refuse(Refusal refusal, std::string_view why);
@@ -45,7 +63,7 @@ class ScrapePage {
   DaemonMetrics daemon_;
   NodeExposition exposition_;  // of the builder's thread
   // Outlived by the answers that are still being sent when the page is gone.
-  const std::shared_ptr<std::atomic<int>> in_progress_ = std::make_shared<std::atomic<int>>(0);
+  const std::shared_ptr<ScrapesInProgress> in_progress_ = std::make_shared<ScrapesInProgress>();
   PageBuilder builder_;  // last: its thread uses what is above
 };
 

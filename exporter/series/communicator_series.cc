@@ -320,8 +320,10 @@ void CommunicatorSeries::AddStalled(const std::vector<const GroupMember*>& quiet
     return member->communicator->created_realtime_ns;
   });
   const CommunicatorLabelSets& sets = labels_.Of(*newest.process, *newest.communicator);
-  builder_.Add(Metric::kStalledCommunicatorRanks, labels, builder_.AddLabels(sets.rank_names),
-               static_cast<double>(newest.communicator->ranks));
+  if (sets.rank_names) {
+    builder_.Add(Metric::kStalledCommunicatorRanks, labels, builder_.AddLabels(sets.rank_names),
+                 static_cast<double>(newest.communicator->ranks));
+  }
   std::set<const collector::ProcessSnapshot*> processes;
   for (const GroupMember* member : quiet) {
     const collector::CommunicatorSnapshot& communicator = *member->communicator;
@@ -346,11 +348,11 @@ void CommunicatorSeries::AddInfo(std::span<const GroupMember* const> in_use, Lab
   std::set<const LabelSet*> added;  // equal sets are one object of the cache
   for (const GroupMember* member : in_use) {
     const CommunicatorLabelSets& sets = labels_.Of(*member->process, *member->communicator);
-    if (added.insert(sets.communicator_info.get()).second) {
+    if (sets.communicator_info && added.insert(sets.communicator_info.get()).second) {
       builder_.Add(Metric::kCommunicatorInfo, labels, builder_.AddLabels(sets.communicator_info),
                    1);
     }
-    if (added.insert(sets.rank_info.get()).second) {
+    if (sets.rank_info && added.insert(sets.rank_info.get()).second) {
       builder_.Add(Metric::kRankInfo, labels, builder_.AddLabels(sets.rank_info), 1);
     }
   }

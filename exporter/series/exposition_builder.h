@@ -20,6 +20,14 @@
 
 namespace nccl_exporter::exporter {
 
+// Bytes of labels of one sample. A sample with more counts as several against the limit of series,
+// so that the limit bounds the bytes of a page, too: labels may have 128 bytes each, and are in
+// every line. Labels of a rank in a pod have some 300 bytes, those of nccl_rank_info some 900.
+inline constexpr size_t kLabelBytesPerSample = 512;
+
+// As how many samples one with that much text in its labels counts.
+inline size_t SamplesOfLabels(size_t label_bytes) { return 1 + label_bytes / kLabelBytesPerSample; }
+
 class ExpositionBuilder {
  public:
   // Keeps a reference to `exposition`, which is one of ExpositionOfCatalogue(): its families are
@@ -122,7 +130,10 @@ class ExpositionBuilder {
     if (!Serves(metric)) return;
     Family& family = exposition_.families[static_cast<size_t>(metric)];
     family.series.push_back(series);
-    samples_[static_cast<size_t>(LevelOf(metric))] += SamplesPerSeries(family);
+    const size_t label_bytes = exposition_.labels[series.group_labels]->text().size() +
+                               exposition_.labels[series.variable_labels]->text().size();
+    samples_[static_cast<size_t>(LevelOf(metric))] +=
+        SamplesPerSeries(family) * SamplesOfLabels(label_bytes);
   }
 
   Exposition& exposition_;

@@ -69,6 +69,7 @@ std::vector<ProcessGroup> ProcessGroups(const collector::NodeSnapshot& snapshot,
   std::unordered_map<const LabelSet*, size_t> index;  // equal sets are one object of the cache
   for (const collector::ProcessSnapshot& process : snapshot.processes) {
     const SharedLabels& labels = cache.OfProcess(process);
+    if (!labels) continue;  // its user has no budget for new label sets
     const auto [entry, is_new] = index.try_emplace(labels.get(), processes.size());
     if (is_new)
       processes.push_back({.labels = labels, .members = {}, .since_ns = process.start_realtime_ns});

@@ -43,9 +43,15 @@ SeriesGroups::SeriesGroups(const collector::NodeSnapshot& snapshot,
                                .communicator = &communicator,
                                .is_replaced = replaced.contains(&process)};
       if (communicator.is_overflow) {
-        Add(labels_.OfOthers(process), member, others_);
+        AddToOthers(member);
       } else if (communicator.has_identity) {
-        Add(labels_.Of(process, communicator).series, member, named_);
+        const SharedLabels& series = labels_.Of(process, communicator).series;
+        if (series) {
+          Add(series, member, named_);
+        } else {
+          ++unbudgeted_[process.uid];
+          AddToOthers(member);
+        }
       }
     }
   }
@@ -54,7 +60,7 @@ SeriesGroups::SeriesGroups(const collector::NodeSnapshot& snapshot,
 void SeriesGroups::Fold(const std::vector<size_t>& groups) {
   for (const size_t i : groups) {
     for (const GroupMember& member : named_.groups[i].members) {
-      if (!member.has_departed) Add(labels_.OfOthers(*member.process), member, others_);
+      if (!member.has_departed) AddToOthers(member);
     }
   }
   // From here on named_ is only read; its index is not kept up.
@@ -68,6 +74,11 @@ void SeriesGroups::Fold(const std::vector<size_t>& groups) {
   }
   named_.groups.resize(kept);
   named_.index.clear();
+}
+
+void SeriesGroups::AddToOthers(const GroupMember& member) {
+  const SharedLabels& labels = labels_.OfOthers(*member.process);
+  if (labels) Add(labels, member, others_);
 }
 
 void SeriesGroups::Add(const SharedLabels& labels, const GroupMember& member, Table& table) {

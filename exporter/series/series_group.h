@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <unordered_map>
 #include <vector>
@@ -67,6 +68,10 @@ class SeriesGroups {
   const std::vector<SeriesGroup>& named() const {
     return named_.groups;
   }  // in the snapshot's order
+  // Communicators that have no series of their own because their user has no budget for new label
+  // sets, by user.
+  const std::map<uint64_t, uint64_t>& unbudgeted() const { return unbudgeted_; }
+
   const std::vector<SeriesGroup>& others() const {
     return others_.groups;
   }  // comm="other", one per job
@@ -78,11 +83,14 @@ class SeriesGroups {
   };
 
   void Add(const SharedLabels& labels, const GroupMember& member, Table& table);
+  // Without labels, it is left out.
+  void AddToOthers(const GroupMember& member);
 
   LabelCache& labels_;
   const DepartedCounts& departed_;
   Table named_;
   Table others_;
+  std::map<uint64_t, uint64_t> unbudgeted_;
 };
 
 }  // namespace nccl_exporter::exporter

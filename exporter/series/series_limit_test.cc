@@ -77,7 +77,7 @@ TEST(SeriesLimitTest, NetworkTimeByPeerGoesBeforeAnyHistogram) {
   const size_t limit = need.LimitFor(kTen * others + 3 * kOfAPeer);
   const ScrapedNode scrape(NodeOf({process}), limit);
   EXPECT_LE(scrape.samples(), limit);
-  EXPECT_EQ(scrape.drops().by_user.at(1000), (SeriesDrops::Counts{7 * kOfAPeer, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(scrape.drops().by_user.at(1000), (SeriesDrops::Counts{7 * kOfAPeer, 0, 0, 0, 0, 0, 0}));
   EXPECT_EQ(scrape.Values(Metric::kSendDuration).size(), kTen);
   EXPECT_EQ(scrape.Values(Metric::kNetworkPeerTimedBytes).size(), 3 * 2u);
 }
@@ -91,7 +91,7 @@ TEST(SeriesLimitTest, HistogramsGoFirstThoseOfTheYoungestBeforeOthers) {
   EXPECT_LE(scrape.samples(), limit);
   EXPECT_EQ(scrape.drops().Of(SeriesLoss::kHistogram), 7 * need.histograms);
   EXPECT_EQ(scrape.drops().by_user.at(1000),
-            (SeriesDrops::Counts{0, 7 * need.histograms, 0, 0, 0, 0}));
+            (SeriesDrops::Counts{0, 7 * need.histograms, 0, 0, 0, 0, 0}));
   EXPECT_EQ(
       scrape.Values(Metric::kCollectiveBytes).size(),
       kTen * ScrapedNode(NodeOf({ProcessWith(1, 1)})).Values(Metric::kCollectiveBytes).size());
@@ -107,7 +107,7 @@ TEST(SeriesLimitTest, ThenSizeClassesOfWhichTheSumStays) {
   const ScrapedNode scrape(NodeOf({ProcessWith(1, kTen)}), limit);
   EXPECT_LE(scrape.samples(), limit);
   EXPECT_EQ(scrape.drops().by_user.at(1000),
-            (SeriesDrops::Counts{0, kTen * need.histograms, 6 * need.sizes, 0, 0, 0}));
+            (SeriesDrops::Counts{0, kTen * need.histograms, 6 * need.sizes, 0, 0, 0, 0}));
   const auto bytes = [&](const std::string& comm, const std::string& rest) {
     return scrape.Value(
         Metric::kCollectiveBytes,
@@ -128,7 +128,7 @@ TEST(SeriesLimitTest, ThenCollectivesAndAlertSeriesStay) {
   EXPECT_LE(scrape.samples(), limit);
   EXPECT_EQ(scrape.drops().by_user.at(1000),
             (SeriesDrops::Counts{0, kTen * need.histograms, kTen * need.sizes,
-                                 8 * (need.collectives - 1), 0, 0}));
+                                 8 * (need.collectives - 1), 0, 0, 0}));
   EXPECT_EQ(scrape.Values(Metric::kRankInfo).size(), kTen);
   EXPECT_EQ(scrape.Values(Metric::kRankPointToPoint).size(), kTen);
   EXPECT_EQ(scrape.Values(Metric::kSendBytes).size(), 2u);
@@ -144,9 +144,10 @@ TEST(SeriesLimitTest, CommunicatorsFoldLast) {
     AddOperation(communicator, Function::kAllReduce, 4 << 20, 1000000);
   const ScrapedNode scrape(node, {}, memory, limit);
   EXPECT_LE(scrape.samples(), limit);
-  EXPECT_EQ(scrape.drops().by_user.at(1000),
-            (SeriesDrops::Counts{0, 6 * need.histograms, 6 * need.sizes,
-                                 6 * (need.collectives - 1) + kDetailOfProcess, 4 * need.all, 0}));
+  EXPECT_EQ(
+      scrape.drops().by_user.at(1000),
+      (SeriesDrops::Counts{0, 6 * need.histograms, 6 * need.sizes,
+                           6 * (need.collectives - 1) + kDetailOfProcess, 4 * need.all, 0, 0}));
   EXPECT_EQ(scrape.Values(Metric::kRankInfo).size(), 6u);
   EXPECT_EQ(scrape.Value(Metric::kApiCalls,
                          "comm=other,comm_name=,rank=,gpu=,uid=1000,function=AllReduce,"),
@@ -385,6 +386,82 @@ TEST(SeriesLimitTest, ProcessesLoseTheirDetailFirstAndAreThenLeftOut) {
   EXPECT_LE(less.samples(), kLessLimit);
   EXPECT_EQ(less.drops().Of(SeriesLoss::kLeftOut) % (kDetailOfProcess + 1), 0u);
   EXPECT_GT(less.drops().Of(SeriesLoss::kLeftOut), 0u);
+}
+
+collector::NodeSnapshot ChurnedNode(uint64_t scrape, uint64_t communicators, double minutes) {
+  collector::NodeSnapshot node = NodeOf({ProcessWith(1, 0)});
+  for (uint64_t i = 0; i < communicators; ++i) {
+    node.processes[0].communicators.push_back(BusyCommunicator(scrape * 1000 + i + 1));
+    node.processes[0].communicators.back().slot = static_cast<uint32_t>(i);
+  }
+  node.taken_realtime_ns = 1'700'000'000'000'000'000 + static_cast<int64_t>(minutes * 60e9);
+  return node;
+}
+
+// Regression: one process that changed the ids of its communicators brought 17,500 new series with
+// each scrape.
+TEST(NewSeriesTest, CommunicatorsThatAreAlwaysNewShareABudgetOverTime) {
+  SeriesMemory memory({}, {.at_once = 30, .per_minute = 6});
+  std::set<std::string> seen;
+  uint64_t refused = 0;
+  for (uint64_t number = 0; number < 20; ++number) {
+    const ScrapedNode scrape(ChurnedNode(number, 10, 0), {}, memory, kNoLimit);
+    for (const auto& [labels, value] : scrape.Values(Metric::kSendBytes)) seen.insert(labels);
+    refused += scrape.drops().Of(SeriesLoss::kNew);
+  }
+  EXPECT_EQ(seen.size(), 28u + 1) << "30 at once, of which the process and comm=other take two";
+  EXPECT_EQ(refused, 200u - 28);
+  const ScrapedNode later(ChurnedNode(20, 10, 1), {}, memory, kNoLimit);
+  EXPECT_EQ(later.drops().Of(SeriesLoss::kNew), 10u - 6);
+  const ScrapedNode same(ChurnedNode(20, 10, 1), {}, memory, kNoLimit);
+  EXPECT_EQ(same.Values(Metric::kSendBytes).size(), 6u + 1) << "those that have series keep them";
+}
+
+TEST(NewSeriesTest, OneUserTakesNothingOfAnothers) {
+  SeriesMemory memory({}, {.at_once = 12, .per_minute = 1});
+  collector::NodeSnapshot node = ChurnedNode(1, 100, 0);
+  node.processes.push_back(ProcessWith(2, 10));
+  node.processes[1].uid = 1001;
+  const ScrapedNode scrape(node, {}, memory, kNoLimit);
+  EXPECT_EQ(scrape.drops().by_user.size(), 1u);
+  EXPECT_EQ(scrape.drops().by_user.begin()->first, node.processes[0].uid);
+}
+
+TEST(NewSeriesTest, ProcessesThatAreAlwaysNewAreLeftOut) {
+  SeriesMemory memory({}, {.at_once = 10, .per_minute = 0});
+  std::set<std::string> seen;
+  for (uint64_t pid = 1; pid <= 100; ++pid) {
+    const ScrapedNode scrape(NodeOf({ProcessOf(pid, {})}), {}, memory, kNoLimit);
+    for (const auto& [labels, value] : scrape.Values(Metric::kProcessAlive)) seen.insert(labels);
+  }
+  EXPECT_EQ(seen.size(), 9u) << "one of ten is comm=other of all of them";
+}
+
+// 16 ranks that make 300 communicators each before the first scrape.
+TEST(NewSeriesTest, TheStartOfALargeJobIsServed) {
+  std::vector<collector::ProcessSnapshot> ranks;
+  for (uint64_t pid = 1; pid <= 16; ++pid) {
+    std::vector<collector::CommunicatorSnapshot> communicators;
+    for (uint64_t id = 1; id <= 300; ++id)
+      communicators.push_back(EmptyCommunicator(pid * 1000 + id, 0));
+    ranks.push_back(ProcessOf(pid, std::move(communicators)));
+  }
+  EXPECT_EQ(ScrapedNode(NodeOf(ranks), kNoLimit).drops().Of(SeriesLoss::kNew), 0u);
+}
+
+// Names of 128 bytes in each label, which a page would hold in each of 20,000 lines.
+TEST(SeriesLimitTest, LongLabelsTakeMoreOfTheLimit) {
+  collector::ProcessSnapshot process = ProcessWith(1, 40);
+  const auto page_of = [&] {
+    const ScrapedNode scrape(NodeOf({process}), 4000);
+    return scrape.Values(Metric::kSendBytes).size();
+  };
+  const size_t with_short_names = page_of();
+  for (const char* const key : {"SLURM_JOB_ID", "POD_NAMESPACE", "POD_NAME", "CONTAINER_NAME"})
+    process.identity.emplace_back(key, std::string(120, 'n'));
+  for (collector::CommunicatorSnapshot& communicator : process.communicators)
+    communicator.name = std::string(120, 'c');
+  EXPECT_LE(page_of(), (with_short_names + 1) / 2 + 1);
 }
 
 TEST(AlertSeriesTest, AreTheSameAloneAndInTheWhole) {

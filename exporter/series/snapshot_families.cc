@@ -49,10 +49,13 @@ class SnapshotFamilies {
   // and added by levels.
   SeriesDrops Add() {
     AddSegments();
+    memory_.labels.SetTime(snapshot_.taken_realtime_ns);
     const std::vector<ProcessGroup> processes =
         ProcessGroups(snapshot_, memory_.labels, scrape_memory_.departed);
     SeriesGroups groups(snapshot_, ReplacedProcessesOf(processes), memory_.labels,
                         scrape_memory_.departed);
+    for (const auto& [uid, communicators] : groups.unbudgeted())
+      drops_.Add(uid, SeriesLoss::kNew, communicators);
     ExpositionBuilder::Mark begin;
     builder_.SetMark(begin);
     if (!AddAll(processes, groups)) {
@@ -177,9 +180,10 @@ class SnapshotFamilies {
     const size_t sizes = added(DetailLevel::kSizes);
     const size_t histograms = collectives + sizes + added(DetailLevel::kAllButPeers);
     std::array<size_t, kDetailLevelCount> expected{};
+    const size_t label_samples = SamplesOfLabels(group.labels->text().size());
     for (const Metric metric : kPassingFamilies) {
       if (builder_.Serves(metric) && !builder_.HasSince(mark, metric))
-        ++expected[static_cast<size_t>(LevelOf(metric))];
+        expected[static_cast<size_t>(LevelOf(metric))] += label_samples;
     }
     return {.uid = UserOf(group),
             .samples = {0, alerts, collectives + sizes / classes, collectives + sizes, histograms,
@@ -394,7 +398,7 @@ class SnapshotFamilies {
   void EndMemory() {
     std::set<SharedLabels> jobs;
     for (const collector::ProcessSnapshot& process : snapshot_.processes)
-      jobs.insert(memory_.labels.OfOthers(process));
+      if (const SharedLabels& labels = memory_.labels.OfOthers(process)) jobs.insert(labels);
     scrape_memory_.others.End(jobs);
     scrape_memory_.departed.End();
   }

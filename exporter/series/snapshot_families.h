@@ -56,7 +56,9 @@ struct ScrapeMemory {
 
 // State that one scrape leaves to the next. All scrapes have the same filter.
 struct SeriesMemory {
-  explicit SeriesMemory(const MetricFilter& filter = {}) : labels(filter), functions(filter) {}
+  explicit SeriesMemory(const MetricFilter& filter = {},
+                        const NewSetLimits& new_series = kNewSeriesSets)
+      : labels(filter, new_series), functions(filter) {}
 
   LabelCache labels;
   const FunctionGroups functions;
@@ -72,6 +74,7 @@ enum class SeriesLoss : uint8_t {
   kCollective,
   kFolded,
   kLeftOut,
+  kNew,
   kCount
 };
 inline constexpr size_t kSeriesLossCount = static_cast<size_t>(SeriesLoss::kCount);
@@ -82,6 +85,9 @@ inline constexpr CodeTable<SeriesLoss> kSeriesLosses{{
     {SeriesLoss::kCollective, "collectives", "all else but the alert series"},
     {SeriesLoss::kFolded, "folded", "all series of communicators, which are in comm=\"other\""},
     {SeriesLoss::kLeftOut, "left_out", "not in the scrape in any form"},
+    {SeriesLoss::kNew, "new",
+     "communicators in comm=\"other\" because their user has brought too many new ones; counted "
+     "per communicator"},
 }};
 static_assert(IsInOrder(kSeriesLosses));
 

@@ -4,11 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <map>
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "exporter/trace/chrome_trace.h"
 #include "exporter/trace/clock_alignment.h"
 #include "exporter/trace/kineto_file.h"
+#include "exporter/trace/new_file.h"
 #include "exporter/trace/perfetto_trace.h"
 #include "exporter/trace/timeline.h"
 #include "exporter/trace/trace_section.h"
@@ -30,15 +32,25 @@ using collector::TracedProcess;
 
 // What a file of gzip begins with.
 constexpr std::string_view kGzipMagic = "\x1f\x8b";
+constexpr size_t kPartBytes = size_t{1} << 20;  // that are read at a time
 
 std::string Reason() { return std::strerror(errno); }
 
 // The text of a file, decompressed if it is compressed.
 std::string ReadText(const std::string& path, std::string& fault) {
   std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::string text;
+  const auto part = std::make_unique<std::array<char, kPartBytes>>();
+  while (file && text.size() <= kMostTraceFileBytes) {
+    file.read(part->data(), kPartBytes);
+    text.append(part->data(), static_cast<size_t>(file.gcount()));
+  }
   if (!file.is_open() || file.bad()) {
     fault = path + ": " + Reason();
+    return "";
+  }
+  if (text.size() > kMostTraceFileBytes) {
+    fault = path + ": it has more than 4 GiB";
     return "";
   }
   if (!text.starts_with(kGzipMagic)) return text;
@@ -116,13 +128,8 @@ void Write(const TraceRequest& request, const std::vector<NodeTrace>& nodes,
     result.text = std::move(encoded);
     return;
   }
-  std::ofstream file(request.output, std::ios::binary);
-  file << encoded;
-  file.close();
-  if (!file) {
-    result.fault = request.output + ": " + Reason();
-    return;
-  }
+  result.fault = WriteNewFile(request.output, encoded);
+  if (!result.fault.empty()) return;
   result.notes += fmt::format("{}: {} operations of {} processes\n", request.output, operations,
                               timeline.processes.size());
 }

@@ -96,6 +96,16 @@ TEST_F(TraceCommandTest, NamesTheFileThatItCannotRead) {
             Path("no/file") + ": No such file or directory");
 }
 
+// Regression: a file of another node took as much memory as it liked.
+TEST_F(TraceCommandTest, RefusesAFileWithMoreValuesThanATrace) {
+  const std::string text =
+      WriteTrace({}, SimulatedJob({.nodes = 1, .length_ns = kSecond}).nodes[0]).text;
+  std::string fault;
+  EXPECT_EQ(ReadTraceSection(text, fault).size(), 1u);
+  EXPECT_TRUE(ReadTraceSection(text, fault, 1000).empty());
+  EXPECT_EQ(fault, "it has more values than a trace");
+}
+
 TEST_F(TraceCommandTest, TakesTheProcessesOfAJob) {
   collector::NodeTrace node = SimulatedJob({.nodes = 1, .length_ns = kSecond}).nodes[0];
   node.processes[0].job = "4711";
@@ -135,10 +145,13 @@ TEST_F(TraceCommandTest, TheSuffixChoosesTheFormat) {
 
 TEST(TracePageTest, AnswersWithTheLatestOperations) {
   std::chrono::nanoseconds asked{};
-  TracePage page([&](std::chrono::nanoseconds last) {
-    asked = last;
-    return SimulatedJob({.nodes = 1, .length_ns = kSecond}).nodes[0];
-  });
+  AnswerBudget budget;
+  TracePage page(
+      [&](std::chrono::nanoseconds last) {
+        asked = last;
+        return SimulatedJob({.nodes = 1, .length_ns = kSecond}).nodes[0];
+      },
+      budget);
   const auto ask = [&](const std::string& name, const std::string& value) {
     return page.Answer(
         {.path = "/debug/trace", .accept = {}, .accept_encoding = {}, .query = {{name, value}}});
@@ -148,11 +161,11 @@ TEST(TracePageTest, AnswersWithTheLatestOperations) {
   EXPECT_EQ(plain.content_type, "application/json");
   EXPECT_EQ(asked, std::chrono::seconds(5));
   std::string fault;
-  EXPECT_EQ(ReadTraceSection(plain.body, fault).size(), 1u) << fault;
+  EXPECT_EQ(ReadTraceSection(std::string(plain.bytes()), fault).size(), 1u) << fault;
   const HttpResponse gzip =
       page.Answer({.path = "/debug/trace", .accept = {}, .accept_encoding = "gzip"});
   EXPECT_EQ(asked, std::chrono::seconds(30));
-  EXPECT_EQ(Gunzip(gzip.body), plain.body);
+  EXPECT_EQ(Gunzip(std::string(gzip.bytes())), plain.bytes());
   for (const char* const value : {"", "x", "2h", "-1"}) EXPECT_EQ(ask("last", value).status, 400);
   EXPECT_EQ(ask("first", "1s").status, 400);
 }

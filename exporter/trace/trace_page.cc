@@ -32,10 +32,11 @@ HttpResponse TracePage::Answer(const HttpRequest& request) {
   response.headers.emplace_back("Cache-Control", "no-store");
   if (AcceptsGzip(request.accept_encoding)) {
     response.headers.emplace_back("Content-Encoding", "gzip");
-    response.body = Gzip(text);
-  } else {
-    response.body = std::move(text);
+    text = Gzip(text);
   }
+  response.shared_body = budget_.Keep(std::move(text));
+  if (response.shared_body == nullptr)
+    return {.status = 503, .headers = {}, .body = "No memory for this answer now\n"};
   return response;
 }
 

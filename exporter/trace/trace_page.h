@@ -10,6 +10,7 @@
 #include <string>
 
 #include "collector/trace/node_trace.h"
+#include "exporter/http/answer_budget.h"
 #include "exporter/http/http_server.h"
 
 namespace nccl_exporter::exporter {
@@ -23,13 +24,16 @@ class TracePage {
   // The operations of the last so much time, at most kMostOperationsOfPage.
   using Record = std::function<collector::NodeTrace(std::chrono::nanoseconds last)>;
 
-  explicit TracePage(Record record) : record_(std::move(record)) {}
+  // `budget` outlives this object.
+  TracePage(Record record, AnswerBudget& budget) : record_(std::move(record)), budget_(budget) {}
 
-  // Status 400 for a wrong parameter, 503 while another answer is made.
+  // Status 400 for a wrong parameter, 503 while another answer is made, or without room for this
+  // one.
   HttpResponse Answer(const HttpRequest& request);
 
  private:
   const Record record_;
+  AnswerBudget& budget_;
   std::mutex is_busy_;
 };
 

@@ -253,6 +253,9 @@ TracedDetail DetailIn(const json& value) {
   return detail;
 }
 
+// The file may come from anybody, and a summary of it goes to a terminal.
+std::string TextIn(const json& value) { return Text(value.get<std::string>()); }
+
 uint64_t HexIn(const json& value) {
   const std::string text = value.get<std::string>();
   uint64_t number = 0;
@@ -266,13 +269,13 @@ TracedCommunicator CommunicatorIn(const json& value) {
   TracedCommunicator communicator;
   communicator.has_identity = value.at("has_identity").get<bool>();
   communicator.id = HexIn(value.at("comm"));
-  communicator.name = value.at("comm_name").get<std::string>();
+  communicator.name = TextIn(value.at("comm_name"));
   communicator.rank = value.at("rank").get<uint64_t>();
   communicator.ranks = value.at("ranks").get<uint64_t>();
   communicator.api_version = value.at("api_version").get<int>();
   communicator.nccl_version = value.at("nccl_version").get<int>();
   communicator.gpu_index = value.at("gpu").get<int>();
-  communicator.gpu_uuid = value.at("gpu_uuid").get<std::string>();
+  communicator.gpu_uuid = TextIn(value.at("gpu_uuid"));
   communicator.timing_source = IdOf(kTimingSources, value.at("timing_source"), "timing source");
   communicator.timing_reason = IdOf(kTimingReasons, value.at("timing_reason"), "timing reason");
   communicator.sampling_state = IdOf(kSamplingStates, value.at("sampling"), "sampling state");
@@ -294,14 +297,13 @@ TracedProcess ProcessIn(const json& value) {
   TracedProcess process;
   process.pid = value.at("pid").get<uint64_t>();
   process.uid = value.at("uid").get<uint64_t>();
-  process.executable = value.at("executable").get<std::string>();
-  process.global_rank = value.at("global_rank").get<std::string>();
-  process.job =
-      value.at(value.contains("nccl_job") ? "nccl_job" : "slurm_job_id").get<std::string>();
-  process.name_space = value.at("namespace").get<std::string>();
-  process.pod = value.at("pod").get<std::string>();
+  process.executable = TextIn(value.at("executable"));
+  process.global_rank = TextIn(value.at("global_rank"));
+  process.job = TextIn(value.at(value.contains("nccl_job") ? "nccl_job" : "slurm_job_id"));
+  process.name_space = TextIn(value.at("namespace"));
+  process.pod = TextIn(value.at("pod"));
   process.is_alive = value.at("is_alive").get<bool>();
-  process.detail_fault = value.value("detail_fault", "");
+  process.detail_fault = Text(value.value("detail_fault", ""));
   for (const auto& [reason, count] : value.at("losses").items()) {
     for (size_t i = 0; i < kLossCount; ++i) {
       if (kLosses[i].reason == reason) process.losses[i] = count.get<uint64_t>();
@@ -314,7 +316,7 @@ TracedProcess ProcessIn(const json& value) {
 
 NodeTrace NodeIn(const json& value) {
   NodeTrace node;
-  node.node = value.at("node").get<std::string>();
+  node.node = TextIn(value.at("node"));
   node.realtime_offset_ns = TimeIn(value.at("realtime_offset_ns"));
   node.begin_ns = TimeIn(value.at("begin_ns"));
   node.end_ns = TimeIn(value.at("end_ns"));
@@ -324,11 +326,14 @@ NodeTrace NodeIn(const json& value) {
 }
 
 // The events of a file are as many as operations, and are not needed.
-json WithoutEvents(std::string_view text) {
+json WithoutEvents(std::string_view text, size_t most_values) {
   bool skips = false;
-  const auto keep = [&skips](int depth, json::parse_event_t event, json& value) {
+  size_t values = 0;
+  const auto keep = [&](int depth, json::parse_event_t event, json& value) {
     if (event == json::parse_event_t::key && depth == 1) skips = value == "traceEvents";
-    return !skips || depth == 0;
+    if (skips && depth != 0) return false;
+    if (++values > most_values) throw Foreign{"it has more values than a trace"};
+    return true;
   };
   return json::parse(text, keep);
 }
@@ -341,9 +346,10 @@ std::string TraceSection(const std::vector<NodeTrace>& nodes) {
   return out + "}";
 }
 
-std::vector<NodeTrace> ReadTraceSection(std::string_view text, std::string& fault) {
+std::vector<NodeTrace> ReadTraceSection(std::string_view text, std::string& fault,
+                                        size_t most_values) {
   try {
-    const json file = WithoutEvents(text);
+    const json file = WithoutEvents(text, most_values);
     const auto section = file.find(kTraceKey);
     if (!file.is_object() || section == file.end())
       throw Foreign{"it is no trace of nccl-exporter in Chrome's format"};

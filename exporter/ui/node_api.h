@@ -11,6 +11,7 @@
 
 #include "exporter/findings/in_flight_table.h"
 #include "exporter/findings/node_watch.h"
+#include "exporter/http/answer_budget.h"
 #include "exporter/http/http_server.h"
 #include "exporter/node/shared_read.h"
 #include "exporter/node/snapshot_source.h"
@@ -25,10 +26,12 @@ inline constexpr std::chrono::milliseconds kApiLifetime{500};
 
 class NodeApi {
  public:
-  // `snapshots` and `watch` outlive this object.
-  NodeApi(SnapshotSource& snapshots, const NodeWatch& watch, DaemonFacts facts);
+  // `snapshots`, `watch` and `budget` outlive this object.
+  NodeApi(SnapshotSource& snapshots, const NodeWatch& watch, DaemonFacts facts,
+          AnswerBudget& budget);
 
-  // Any thread; those that come while an answer is made wait for it.
+  // Any thread; those that come while an answer is made wait for it. Status 503 if there is no room
+  // for it.
   HttpResponse Answer(const HttpRequest& request) { return Answer(request, kJson, nodes_); }
   HttpResponse AnswerFindings(const HttpRequest& request) {
     return Answer(request, kJson, findings_);
@@ -39,9 +42,10 @@ class NodeApi {
   }
 
  private:
+  // Null where there was no room for one.
   struct Bodies {
-    std::string plain;
-    std::string compressed;
+    AnswerBudget::Body plain;
+    AnswerBudget::Body compressed;
   };
   using Write = std::string(const collector::NodeSnapshot&, const NodeJudge&, const DaemonFacts&);
   std::shared_ptr<const Bodies> Make(Write* write);
@@ -52,20 +56,29 @@ class NodeApi {
     return InFlightText(node, judge.Judge(node));
   }
 
+  static HttpResponse NoRoom() {
+    return {.status = 503,
+            .headers = {{"Retry-After", "1"}},
+            .body = "No memory for this answer while slow clients take theirs\n"};
+  }
+
   static constexpr std::string_view kJson = "application/json";
 
   SnapshotSource& snapshots_;
   const NodeWatch& watch_;
   const DaemonFacts facts_;
+  AnswerBudget& budget_;
   SharedRead<Bodies> nodes_;
   SharedRead<Bodies> findings_;
   SharedRead<Bodies> in_flight_;
 };
 
-inline NodeApi::NodeApi(SnapshotSource& snapshots, const NodeWatch& watch, DaemonFacts facts)
+inline NodeApi::NodeApi(SnapshotSource& snapshots, const NodeWatch& watch, DaemonFacts facts,
+                        AnswerBudget& budget)
     : snapshots_(snapshots),
       watch_(watch),
       facts_(std::move(facts)),
+      budget_(budget),
       nodes_([this] { return Make(NodeJson); }, kApiLifetime),
       findings_([this] { return Make(FindingsAnswer); }, kApiLifetime),
       in_flight_([this] { return Make(InFlight); }, kApiLifetime) {}
@@ -73,20 +86,24 @@ inline NodeApi::NodeApi(SnapshotSource& snapshots, const NodeWatch& watch, Daemo
 inline HttpResponse NodeApi::Answer(const HttpRequest& request, std::string_view content_type,
                                     SharedRead<Bodies>& answers) {
   const bool is_compressed = AcceptsGzip(request.accept_encoding);
+  const std::shared_ptr<const Bodies> bodies = answers.Get();
+  const AnswerBudget::Body& body = is_compressed ? bodies->compressed : bodies->plain;
+  if (body == nullptr) return NoRoom();
   HttpResponse response{.content_type = std::string(content_type),
                         .headers = {{"Cache-Control", "no-store"}, {"Vary", "Accept-Encoding"}},
                         .body = {}};
   if (is_compressed) response.headers.emplace_back("Content-Encoding", "gzip");
-  const std::shared_ptr<const Bodies> bodies = answers.Get();
-  response.shared_body = {bodies, is_compressed ? &bodies->compressed : &bodies->plain};
+  response.shared_body = body;
   return response;
 }
 
 inline std::shared_ptr<const NodeApi::Bodies> NodeApi::Make(Write* write) {
   const std::shared_ptr<const collector::NodeSnapshot> node = snapshots_.Take();
   const auto bodies = std::make_shared<Bodies>();
-  watch_.Read([&](const NodeJudge& judge) { bodies->plain = write(*node, judge, facts_); });
-  bodies->compressed = Gzip(bodies->plain);
+  std::string text;
+  watch_.Read([&](const NodeJudge& judge) { text = write(*node, judge, facts_); });
+  bodies->compressed = budget_.Keep(Gzip(text));
+  bodies->plain = budget_.Keep(std::move(text));
   return bodies;
 }
 

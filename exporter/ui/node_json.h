@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct DaemonFacts {
   int64_t start_realtime_ns = 0;
   std::vector<std::string> segment_directories{};  // paths and patterns, as in --segment.dir
   std::string commit{};                            // exporter/commit.h; empty: not known
+  // Why the daemon is not ready, one line; empty if it is. Any thread.
+  std::function<std::string()> fault = [] { return std::string(); };
 };
 
 // The time over which rates and means are computed.

@@ -55,10 +55,14 @@ class Served {
   const std::string path_;
   std::string error_;
   SnapshotSource snapshots_{ExampleSnapshot};
-  ScrapePage scrape_page_{snapshots_};
+  AnswerBudget budget_;
+  ScrapePage scrape_page_{snapshots_, budget_};
   NodeWatch history_{snapshots_};
-  WebPages pages_{
-      snapshots_, scrape_page_, history_, {.node_name = "node", .telemetry_path = "/metrics"}};
+  WebPages pages_{snapshots_,
+                  scrape_page_,
+                  history_,
+                  budget_,
+                  {.node_name = "node", .telemetry_path = "/metrics"}};
   WebConfigFile file_;
   WebGuard guard_{file_, [this](const HttpRequest& request) { return pages_.Answer(request); },
                   [this](Refusal refusal) { scrape_page_.Count(refusal); }};

@@ -2,6 +2,7 @@
 // Health, readiness, and the ways to the scrape, the page and the API.
 #include "exporter/ui/web_pages.h"
 
+#include <chrono>
 #include <string_view>
 #include <utility>
 
@@ -15,20 +16,21 @@ HttpResponse Text(int status, std::string_view body) {
 }  // namespace
 
 WebPages::WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const NodeWatch& watch,
-                   DaemonFacts facts, TracePage* trace)
+                   AnswerBudget& budget, DaemonFacts facts, TracePage* trace)
     : snapshots_(snapshots),
       scrape_page_(scrape_page),
       telemetry_path_(facts.telemetry_path),
+      fault_(facts.fault),
       assets_(telemetry_path_),
-      api_(snapshots, watch, std::move(facts)),
+      api_(snapshots, watch, std::move(facts), budget),
       trace_(trace) {}
 
 HttpResponse WebPages::Answer(const HttpRequest& request) {
   if (request.path == telemetry_path_) return scrape_page_.Answer(request);
   if (request.path == kHealthyPath || request.path == kReadyPath) return AnswerHealth(request);
-  if (request.path == kInFlightPath) return api_.AnswerInFlight(request);
-  if (request.path == kNodeApiPath) return api_.Answer(request);
-  if (request.path == kFindingsApiPath) return api_.AnswerFindings(request);
+  if (request.path == kInFlightPath) return Counted(api_.AnswerInFlight(request));
+  if (request.path == kNodeApiPath) return Counted(api_.Answer(request));
+  if (request.path == kFindingsApiPath) return Counted(api_.AnswerFindings(request));
   if (request.path == kTracePath) {
     return trace_ != nullptr ? trace_->Answer(request)
                              : Text(404,
@@ -38,11 +40,24 @@ HttpResponse WebPages::Answer(const HttpRequest& request) {
   return assets_.Answer(request);
 }
 
+HttpResponse WebPages::Counted(HttpResponse response) {
+  if (response.status == 503) scrape_page_.Count(Refusal::kAnswerBytes);
+  return response;
+}
+
+HttpResponse WebPages::AnswerFindings(const HttpRequest& request) {
+  return request.path == kFindingsApiPath ? Counted(api_.AnswerFindings(request))
+                                          : Text(404, "Not found\n");
+}
+
 HttpResponse WebPages::AnswerHealth(const HttpRequest& request) const {
   if (request.path == kHealthyPath) return Text(200, "Healthy\n");
   if (request.path != kReadyPath) return Text(404, "Not found\n");
-  return snapshots_.is_ready() ? Text(200, "Ready\n")
-                               : Text(503, "The first snapshot is not taken yet\n");
+  if (!snapshots_.is_ready()) return Text(503, "The first snapshot is not taken yet\n");
+  if (snapshots_.HangsAt(std::chrono::steady_clock::now()))
+    return Text(503, "A snapshot does not end: a segment cannot be read\n");
+  const std::string fault = fault_();
+  return fault.empty() ? Text(200, "Ready\n") : Text(503, fault + '\n');
 }
 
 }  // namespace nccl_exporter::exporter

@@ -2,6 +2,7 @@
 // Which path is answered by whom.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "exporter/findings/node_watch.h"
@@ -19,17 +20,24 @@ class WebPages {
  public:
   // All outlive this object. `trace`: null if traces are not served.
   WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const NodeWatch& watch,
-           DaemonFacts facts, TracePage* trace = nullptr);
+           AnswerBudget& budget, DaemonFacts facts, TracePage* trace = nullptr);
 
   HttpResponse Answer(const HttpRequest& request);
+
+  // The findings alone, for commands on this node.
+  HttpResponse AnswerFindings(const HttpRequest& request);
 
   // Health and readiness, which say nothing about jobs; 404 for all other paths.
   HttpResponse AnswerHealth(const HttpRequest& request) const;
 
  private:
+  // Counts an answer for which there was no room.
+  HttpResponse Counted(HttpResponse response);
+
   SnapshotSource& snapshots_;
   ScrapePage& scrape_page_;
   const std::string telemetry_path_;
+  const std::function<std::string()> fault_;
   const PageAssets assets_;
   NodeApi api_;
   TracePage* const trace_;

@@ -30,11 +30,13 @@ class WebPagesTest : public testing::Test {
   SnapshotSource::TakeSnapshot take_ = ExampleSnapshot;
   SnapshotSource snapshots_{[this] { return take_(); }};
   SnapshotSource snapshots_of_history_{ExampleSnapshot};
-  ScrapePage scrape_page_{snapshots_};
+  AnswerBudget budget_;
+  ScrapePage scrape_page_{snapshots_, budget_};
   NodeWatch history_{snapshots_of_history_};
   WebPages pages_{snapshots_,
                   scrape_page_,
                   history_,
+                  budget_,
                   {.node_name = "gpu-node-7", .telemetry_path = "/metrics"}};
   HttpServer server_{[this](const HttpRequest& request) { return pages_.Answer(request); }};
 };
@@ -235,15 +237,17 @@ TEST_F(WebPagesTest, ServesTheRunbooksByNameAndByFile) {
 
 TEST_F(WebPagesTest, TracesAreNotServedUnlessAskedFor) {
   EXPECT_EQ(Get(port(), "/debug/trace").status, 404);
-  TracePage trace([](std::chrono::nanoseconds) {
-    return collector::NodeTrace{.node = "here", .processes = {}};
-  });
-  WebPages pages(snapshots_, scrape_page_, history_,
+  TracePage trace(
+      [](std::chrono::nanoseconds) {
+        return collector::NodeTrace{.node = "here", .processes = {}};
+      },
+      budget_);
+  WebPages pages(snapshots_, scrape_page_, history_, budget_,
                  {.node_name = "here", .telemetry_path = "/metrics"}, &trace);
   const HttpResponse answer =
       pages.Answer({.path = std::string(kTracePath), .accept = {}, .accept_encoding = {}});
   EXPECT_EQ(answer.status, 200);
-  EXPECT_THAT(answer.body, testing::HasSubstr("\"node\":\"here\""));
+  EXPECT_THAT(std::string(answer.bytes()), testing::HasSubstr("\"node\":\"here\""));
 }
 
 TEST_F(WebPagesTest, SendsNoPartThatTheClientHas) {
@@ -304,12 +308,16 @@ TEST_F(WebPagesTest, AStuckSnapshotDelaysAScrapeNoLongerThanItsTimeout) {
       testing::HasSubstr("\nnccl_exporter_requests_refused_total{reason=\"scrape_timeout\"} 1\n"));
 }
 
-TEST(ScrapePageTest, RefusesOnlyTheScrapesThatAreTooMany) {
+TEST(ScrapePageTest, RefusesOnlyTheScrapesOfAnAddressThatAreTooMany) {
   SnapshotSource snapshots(ExampleSnapshot);
-  ScrapePage page(snapshots);
+  AnswerBudget budget;
+  ScrapePage page(snapshots, budget);
   std::vector<HttpResponse> not_taken_yet;
-  for (int i = 0; i < kMaxConcurrentScrapes; ++i) not_taken_yet.push_back(page.Answer({}));
+  for (int i = 0; i < kScrapesPerAddress; ++i) not_taken_yet.push_back(page.Answer({}));
   const HttpResponse refused = page.Answer({});
+  HttpRequest of_another;
+  of_another.client = "10.0.0.2";
+  EXPECT_EQ(page.Answer(of_another).status, 200);
   EXPECT_EQ(refused.status, 503);
   EXPECT_THAT(refused.headers, testing::Contains(testing::Pair("Retry-After", "1")));
   not_taken_yet.pop_back();
@@ -317,12 +325,46 @@ TEST(ScrapePageTest, RefusesOnlyTheScrapesThatAreTooMany) {
   EXPECT_EQ(answer.status, 200);
   EXPECT_THAT(std::string(answer.bytes()),
               testing::HasSubstr(
-                  "\nnccl_exporter_requests_refused_total{reason=\"concurrent_scrapes\"} 1\n"));
+                  "\nnccl_exporter_requests_refused_total{reason=\"scrapes_per_address\"} 1\n"));
+}
+
+// Pages of one scrape after the other, whose clients take nothing, are kept until then.
+TEST(ScrapePageTest, RefusesAScrapeForWhosePageThereIsNoRoom) {
+  SnapshotSource snapshots(ExampleSnapshot);
+  constexpr size_t kThreePages = size_t{400} << 10;
+  AnswerBudget budget(kThreePages);
+  ScrapePage page(snapshots, budget);
+  std::vector<HttpResponse> not_taken_yet;
+  while (not_taken_yet.empty() || not_taken_yet.back().status == 200) {
+    HttpRequest request;
+    request.client = std::to_string(not_taken_yet.size());
+    not_taken_yet.push_back(page.Answer(request));
+    ASSERT_LT(not_taken_yet.size(), 100u);
+  }
+  EXPECT_EQ(not_taken_yet.back().status, 503);
+  EXPECT_LE(budget.held(), kThreePages);
+  not_taken_yet.clear();
+  EXPECT_EQ(budget.held(), 0u);
+  EXPECT_THAT(
+      std::string(page.Answer({}).bytes()),
+      testing::HasSubstr("\nnccl_exporter_requests_refused_total{reason=\"answer_bytes\"} 1\n"));
+}
+
+TEST_F(WebPagesTest, IsNotReadyWhileTheDaemonSaysWhy) {
+  std::string fault = "The log is blocked";
+  WebPages pages(snapshots_, scrape_page_, history_, budget_,
+                 {.telemetry_path = "/metrics", .fault = [&] { return fault; }});
+  snapshots_.Take();
+  const HttpResponse answer = pages.AnswerHealth({.path = "/-/ready"});
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(answer.body, "The log is blocked\n");
+  fault.clear();
+  EXPECT_EQ(pages.AnswerHealth({.path = "/-/ready"}).status, 200);
 }
 
 TEST_F(WebPagesTest, ConcurrentScrapesGetTheSameSeries) {
   std::vector<std::future<HttpAnswer>> scrapes;
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < kScrapesPerAddress - 1; ++i) {
     scrapes.push_back(std::async(std::launch::async, [this] { return Get(port(), "/metrics"); }));
   }
   for (std::future<HttpAnswer>& scrape : scrapes) {
@@ -335,7 +377,8 @@ TEST_F(WebPagesTest, ConcurrentScrapesGetTheSameSeries) {
 TEST(ScrapePageTest, CountsSeriesBeyondTheCap) {
   SnapshotSource snapshots(
       [] { return NodeOfShape({.communicators = 2, .point_to_point = 0, .collectives = 1}); });
-  ScrapePage page(snapshots, 1800);
+  AnswerBudget budget;
+  ScrapePage page(snapshots, budget, 1800);
   page.Answer({});
   const std::string text(page.Answer({}).bytes());
   const std::string before_count =

@@ -34,6 +34,10 @@ struct LabelCache::CommunicatorEntry {
   decltype(Copy(PartsOf(std::declval<const collector::CommunicatorSnapshot&>()))) parts;
   CommunicatorLabelSets sets;
   uint64_t used_in_sweep = 0;
+
+  bool is_complete() const {
+    return sets.series && sets.communicator_info && sets.rank_info && sets.rank_names;
+  }
 };
 
 struct LabelCache::ProcessEntry {
@@ -44,8 +48,15 @@ struct LabelCache::ProcessEntry {
   uint64_t used_in_sweep = 0;
 };
 
-LabelCache::LabelCache(const MetricFilter& filter) : filter_(filter) {}
+LabelCache::LabelCache(const MetricFilter& filter, const NewSetLimits& series_limits,
+                       const NewSetLimits& info_limits)
+    : filter_(filter), series_budget_(series_limits), info_budget_(info_limits) {}
 LabelCache::~LabelCache() = default;
+
+void LabelCache::SetTime(int64_t now_ns) {
+  series_budget_.SetTime(now_ns);
+  info_budget_.SetTime(now_ns);
+}
 
 // An entry is complete before it is inserted: if memory runs out, the next scrape must not find
 // half of one.
@@ -53,14 +64,24 @@ const CommunicatorLabelSets& LabelCache::Of(const collector::ProcessSnapshot& pr
                                             const collector::CommunicatorSnapshot& communicator) {
   auto& communicators = EntryOf(process).communicators;
   auto place = communicators.find(communicator.slot);
-  if (place == communicators.end() || place->second.parts != PartsOf(communicator)) {
+  const bool is_here = place != communicators.end() && place->second.parts == PartsOf(communicator);
+  // A set for which there was no budget is tried again at each scrape.
+  const bool is_done =
+      is_here && (place->second.is_complete() || place->second.used_in_sweep == sweep_);
+  if (!is_done) {
     has_replaced_ |= place != communicators.end();
-    CommunicatorEntry entry{
-        .parts = PartsOf(communicator),
-        .sets = {.series = Intern(CommunicatorLabels(process, communicator)),
-                 .communicator_info = Intern(CommunicatorInfoLabels(communicator)),
-                 .rank_info = Intern(RankInfoLabels(process, communicator)),
-                 .rank_names = Intern(RankNameLabels(process, communicator))}};
+    const uint64_t uid = process.uid;
+    CommunicatorEntry entry{.parts = PartsOf(communicator), .sets = {}};
+    if (is_here) entry.sets = place->second.sets;
+    auto& [series, communicator_info, rank_info, rank_names] = entry.sets;
+    if (!series) series = Intern(CommunicatorLabels(process, communicator), uid, series_budget_);
+    // Without series there are no others.
+    if (series && !communicator_info)
+      communicator_info = Intern(CommunicatorInfoLabels(communicator), uid, info_budget_);
+    if (series && !rank_info)
+      rank_info = Intern(RankInfoLabels(process, communicator), uid, info_budget_);
+    if (series && !rank_names)
+      rank_names = Intern(RankNameLabels(process, communicator), uid, info_budget_);
     place = communicators.insert_or_assign(communicator.slot, std::move(entry)).first;
   }
   place->second.used_in_sweep = sweep_;
@@ -79,29 +100,34 @@ LabelCache::ProcessEntry& LabelCache::EntryOf(const collector::ProcessSnapshot& 
   auto place = processes_.find(process.file);
   if (place == processes_.end() || place->second.parts != PartsOf(process)) {
     has_replaced_ |= place != processes_.end();
-    ProcessEntry entry{.parts = PartsOf(process),
-                       .process = Intern(ProcessLabels(process)),
-                       .others = Intern(OtherCommunicatorLabels(process)),
-                       .communicators = {}};
+    ProcessEntry entry{
+        .parts = PartsOf(process),
+        .process = Intern(ProcessLabels(process), process.uid, series_budget_),
+        .others = Intern(OtherCommunicatorLabels(process), process.uid, series_budget_),
+        .communicators = {}};
     place = processes_.insert_or_assign(process.file, std::move(entry)).first;
+  } else if (ProcessEntry& entry = place->second; entry.used_in_sweep != sweep_) {
+    if (!entry.process) entry.process = Intern(ProcessLabels(process), process.uid, series_budget_);
+    if (!entry.others)
+      entry.others = Intern(OtherCommunicatorLabels(process), process.uid, series_budget_);
   }
   place->second.used_in_sweep = sweep_;
   return place->second;
 }
 
-SharedLabels LabelCache::Intern(Labels labels) {
+SharedLabels LabelCache::Intern(Labels labels, uint64_t uid, NewSetBudget& budget) {
   std::erase_if(labels, [this](const Label& label) {
     const bool is_other = label.name == "comm" && label.value == kOtherCommunicator;
     return !filter_.Keeps(label.name) && !is_other;
   });
   // Weak, so that a set lives only as long as an entry or a scrape that is still sent uses it.
-  std::weak_ptr<const LabelSet>& place = interned_[labels];
-  SharedLabels set = place.lock();
-  if (set == nullptr) {
-    set = std::make_shared<const LabelSet>(std::move(labels));
-    place = set;
-    ++made_;
-  }
+  const auto place = interned_.find(labels);
+  SharedLabels set = place == interned_.end() ? nullptr : place->second.lock();
+  if (set != nullptr || !budget.Take(uid)) return set;
+  std::weak_ptr<const LabelSet>& of_set = interned_[labels];
+  set = std::make_shared<const LabelSet>(std::move(labels));
+  of_set = set;
+  ++made_;
   return set;
 }
 

@@ -13,10 +13,12 @@
 #include "collector/node_snapshot.h"
 #include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/exposition.h"
+#include "exporter/series/labels/new_set_budget.h"
 
 namespace nccl_exporter::exporter {
 
-// The label sets of a communicator (series_labels.h). Equal sets are one object.
+// The label sets of a communicator (series_labels.h). Equal sets are one object. One is null while
+// its user has brought too many new ones: see NewSetBudget.
 struct CommunicatorLabelSets {
   SharedLabels series;
   SharedLabels communicator_info;
@@ -29,12 +31,17 @@ class LabelCache {
  public:
   // Dropped labels are in no set, except comm="other": without it, a sum would look like a
   // communicator.
-  explicit LabelCache(const MetricFilter& filter = {});
+  explicit LabelCache(const MetricFilter& filter = {},
+                      const NewSetLimits& series_limits = kNewSeriesSets,
+                      const NewSetLimits& info_limits = kNewInfoSets);
   ~LabelCache();
   LabelCache(const LabelCache&) = delete;
   LabelCache& operator=(const LabelCache&) = delete;
 
-  // References are valid until the next Sweep().
+  // The time of the snapshot whose sets are looked up next.
+  void SetTime(int64_t now_ns);
+
+  // References are valid until the next Sweep(). Sets may be null.
   const CommunicatorLabelSets& Of(const collector::ProcessSnapshot& process,
                                   const collector::CommunicatorSnapshot& communicator);
   const SharedLabels& OfProcess(const collector::ProcessSnapshot& process);
@@ -53,9 +60,12 @@ class LabelCache {
   struct ProcessEntry;
 
   ProcessEntry& EntryOf(const collector::ProcessSnapshot& process);
-  SharedLabels Intern(Labels labels);
+  // Null if the set is new, and the user has no budget left for it.
+  SharedLabels Intern(Labels labels, uint64_t uid, NewSetBudget& budget);
 
   const MetricFilter filter_;
+  NewSetBudget series_budget_;
+  NewSetBudget info_budget_;
 
   std::map<collector::FileKey, ProcessEntry> processes_;  // by segment
   std::map<Labels, std::weak_ptr<const LabelSet>> interned_;
