@@ -11,6 +11,8 @@
 #include <tuple>
 #include <utility>
 
+#include "collector/segments/shared_numbers.h"
+
 namespace nccl_exporter::collector {
 namespace {
 

@@ -25,7 +25,8 @@ bool IsKnown(const ProcessSnapshot& process) {
 
 // Regresses: the four processes of one task of Slurm all had its number.
 TEST(SharedNumbers, AreThoseOfNoRank) {
-  NodeSnapshot node{.processes = {Ranked(5, 0), Ranked(5, 0), Ranked(5, 1), Ranked(6, 2)}};
+  NodeSnapshot node;
+  node.processes = {Ranked(5, 0), Ranked(5, 0), Ranked(5, 1), Ranked(6, 2)};
   DropSharedNumbers(node);
   for (const size_t i : {0u, 1u, 2u}) EXPECT_FALSE(IsKnown(node.processes[i])) << i;
   EXPECT_TRUE(IsKnown(node.processes[3]));
@@ -34,7 +35,8 @@ TEST(SharedNumbers, AreThoseOfNoRank) {
 }
 
 TEST(SharedNumbers, AreNotThoseOfOtherJobsUsersAndNamespaces) {
-  NodeSnapshot node{.processes = {Ranked(5, 0), Ranked(5, 0, "8"), Ranked(5, 0), Ranked(5, 0)}};
+  NodeSnapshot node;
+  node.processes = {Ranked(5, 0), Ranked(5, 0, "8"), Ranked(5, 0), Ranked(5, 0)};
   node.processes[2].uid = 1;
   node.processes[3].identity.emplace_back("POD_NAMESPACE", "team-a");
   DropSharedNumbers(node);
@@ -43,7 +45,8 @@ TEST(SharedNumbers, AreNotThoseOfOtherJobsUsersAndNamespaces) {
 
 // A job that restarts has the same numbers, and its dead processes keep theirs.
 TEST(SharedNumbers, AreNotThoseOfTheDead) {
-  NodeSnapshot node{.processes = {Ranked(5, 0), Ranked(5, 0)}};
+  NodeSnapshot node;
+  node.processes = {Ranked(5, 0), Ranked(5, 0)};
   node.processes[0].is_alive = false;
   DropSharedNumbers(node);
   for (const ProcessSnapshot& process : node.processes) EXPECT_TRUE(IsKnown(process));
@@ -51,8 +54,9 @@ TEST(SharedNumbers, AreNotThoseOfTheDead) {
 
 // A number that the process had before, and another one has now.
 TEST(SharedNumbers, OfAProcessAreThoseOfItsLatestCommunicator) {
-  NodeSnapshot node{.processes = {Ranked(3, 0), Ranked(5, 1)}};
-  node.processes[0].communicators.emplace_back().numbers = {.global_rank = 5, .world_size = 8};
+  NodeSnapshot node;
+  node.processes = {Ranked(3, 0), Ranked(5, 1)};
+  node.processes[0].communicators.emplace_back().numbers.global_rank = 5;
   DropSharedNumbers(node);
   EXPECT_TRUE(IsKnown(node.processes[0]));
   EXPECT_TRUE(IsKnown(node.processes[1]));

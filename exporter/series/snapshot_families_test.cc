@@ -274,7 +274,7 @@ TEST(SnapshotFamiliesTest, SeriesHaveFewEnoughLabelsForStores) {
           << row.name << ' ' << labels;
     }
   }
-  EXPECT_GT(families, 20u);
+  EXPECT_GT(families, 15u);
   collector::ProcessSnapshot in_slurm = FullyKnownProcess();
   std::erase_if(in_slurm.identity, [](const auto& pair) {
     return pair.first.starts_with("POD_") || pair.first == "CONTAINER_NAME";
