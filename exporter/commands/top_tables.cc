@@ -161,9 +161,9 @@ std::vector<TopLine> CollectiveLines(const std::vector<CommunicatorOnNode>& comm
 std::vector<TopLine> RankLines(const std::vector<TopRank>& ranks, size_t columns) {
   // Findings name global ranks: they are shown where they are other numbers.
   const bool has_global = std::ranges::any_of(ranks, HasOtherGlobalRank);
-  const auto with_global = [has_global](auto columns, auto global) {
-    if (has_global) columns.insert(columns.begin() + 2, std::move(global));
-    return columns;
+  const auto with_global = [has_global](auto cells, auto global) {
+    if (has_global) cells.insert(cells.begin() + 2, std::move(global));
+    return cells;
   };
   TextTable table(with_global(std::vector<TextColumn>{{"COMMUNICATOR", true},
                                                       {"RANK"},

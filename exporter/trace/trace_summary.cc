@@ -60,7 +60,7 @@ void VisitCommunicators(const std::vector<NodeTrace>& nodes, const Visit& visit)
 std::string Name(const Place& place) {
   return Printable(DisplayNameOf(*place.node, *place.process));
 }
-std::string CommunicatorName(const Place& place) {
+std::string TextOfCommunicator(const Place& place) {
   return Printable(DisplayNameOf(*place.communicator));
 }
 
@@ -101,7 +101,7 @@ void AddSlowest(const std::vector<NodeTrace>& nodes, std::string& out) {
         bandwidth ? fmt::format("{:.1f}", static_cast<double>(*bandwidth) / kBytesPerGb) : "-";
     Line(out, "{:>12.3f} {:<14} {:>10} {:>14} {:>10}  {}, {}", Ms(LengthOf(*operation)),
          TraitsOf(operation->function).name, operation->sequence, operation->bytes, shown,
-         Name(place), CommunicatorName(place));
+         Name(place), TextOfCommunicator(place));
   }
 }
 
@@ -129,7 +129,7 @@ void AddGaps(const std::vector<NodeTrace>& nodes, std::string& out) {
   for (ptrdiff_t i = 0; i < count; ++i) {
     const auto& [gap_ns, operation, place] = gaps[static_cast<size_t>(i)];
     Line(out, "{:>12.3f} {:<14} {:>10}  {}, {}", Ms(gap_ns), TraitsOf(operation->function).name,
-         operation->sequence, Name(place), CommunicatorName(place));
+         operation->sequence, Name(place), TextOfCommunicator(place));
   }
 }
 
@@ -234,7 +234,7 @@ std::string MissingText(const std::vector<NodeTrace>& nodes) {
   bool has_point_to_point = false;
   VisitCommunicators(nodes, [&](const Place& place) {
     const TracedCommunicator& communicator = *place.communicator;
-    const std::string where = Name(place) + ", " + CommunicatorName(place);
+    const std::string where = Name(place) + ", " + TextOfCommunicator(place);
     if (communicator.overwritten != 0)
       Line(out, "{}: {} operations were overwritten before they were read", where,
            communicator.overwritten);
