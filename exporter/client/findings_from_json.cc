@@ -110,9 +110,7 @@ std::optional<collector::CommunicatorKey> Communicator(const Json& finding) {
   collector::CommunicatorKey key{
       .ranks = CountOr(finding, "ranks", uint64_t{0}),
       .uid = Count(finding, "uid"),
-      .job = Text(finding, Member(finding, "nccl_job").is_null()
-                               ? "slurm_job_id"  // its name in earlier daemons
-                               : "nccl_job"),
+      .job = Text(finding, finding.contains("nccl_job") ? "nccl_job" : "slurm_job_id"),
       .name_space = Text(finding, "namespace")};
   const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), key.id, 16);
   if (error != std::errc() || end != id.data() + id.size() || id.size() != kDigits)

@@ -225,7 +225,7 @@ TEST_F(JobCommandTest, AJobWithoutGpuTimesIsNotJudgedAndSaysHowItWouldBe) {
                               "cpus_low). Give each rank at least two CPUs. Set "
                               "NCCL_ALLGATHERV_ENABLE=0 in the job.\n"));
   EXPECT_THAT(text, Not(HasSubstr("0.0 GPUs")));
-  const auto json = nlohmann::json::parse(Text({}, {.is_json = true}));
+  const auto json = nlohmann::json::parse(Text({.is_json = true}));
   EXPECT_TRUE(json["waiting_gpus"].is_null());
   EXPECT_EQ(json["untimed_reasons"].size(), 2u);
 }
