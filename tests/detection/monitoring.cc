@@ -68,7 +68,7 @@ double UnixSeconds(const std::string& text) {
 void AddFinding(size_t node, const nlohmann::json& finding, std::vector<PagedAlert>& alerts) {
   const std::string kind = finding["kind"];
   const bool is_wait = kind.starts_with("hang_") &&
-                       !finding["headline"].get<std::string>().contains(" hangs since ");
+                       finding["headline"].get<std::string>().find(" hangs since ") == std::string::npos;
   if (finding["severity"] == "info" && kind != "abandoned") return;  // accuses nobody
   PagedAlert alert{.labels = {{"alertname", (is_wait ? "wait:" : "page:") + kind},
                               {"node", std::to_string(node)}}};
