@@ -28,8 +28,8 @@ struct JudgementTimes {
   Ns halted() const { return interval; }
 
   // A rank goes on without a communicator if its process makes progress so long after the
-  // communicator stood still: longer than a victim of a hang completes what was under way.
-  Ns went_on() const { return hang / 4; }
+  // communicator stood still: longer than a victim of a hang goes on with what was under way.
+  Ns went_on() const { return hang / 2; }
   // That still holds if the process pauses for so long: the time-out of NCCL's watchdog in PyTorch.
   Ns abandoned_for() const { return 5 * hang; }
 

@@ -48,8 +48,10 @@ TEST(JudgementTimesTest, AreTheDefaultsOfTheAlertRules) {
   EXPECT_EQ(Seconds(times.abandoned_for()),
             Seconds(times.hang) *
                 NumberIn(TextOf("deploy/prometheus/generate-rules"), "ABANDONED_HANGS = ([0-9]+)"));
-  EXPECT_EQ(NumberIn(Rule("  - record: comm_rank:nccl_hang:goes_on"), "offset ([0-9]+)s"),
-            Seconds(times.went_on()));
+  // Still for half of the threshold, and then for so long without looking.
+  const std::string goes_on = Rule("  - record: comm_rank:nccl_hang:goes_on");
+  EXPECT_EQ(NumberIn(goes_on, "offset ([0-9]+)s"), NumberIn(goes_on, "progress\\[([0-9]+)s"));
+  EXPECT_EQ(Seconds(times.went_on()), Seconds(times.hang) / 2);
   EXPECT_EQ(Seconds(times.window), Default("window"));
   EXPECT_EQ(Seconds(times.late_for), 2 * Default("hold"));
   EXPECT_EQ(Seconds(times.late_history), Default("history"));

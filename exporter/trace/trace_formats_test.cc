@@ -228,7 +228,7 @@ TEST(TraceNumbersTest, SlicesArgumentsAndTracksHaveTheGlobalRanks) {
   for (const json& event : file["traceEvents"]) {
     if (event["ph"] == "M" && event["name"] == "process_name")
       of_process[event["pid"]] = event["args"]["name"];
-    if (event.contains("tid")) EXPECT_GE(event["tid"], 1);
+    EXPECT_GE(event.value("tid", 1), 1);
     if (event["ph"] == "M" && event["name"] == "thread_name")
       has_steps = has_steps || event["args"]["name"].get<std::string>().starts_with(
                                    "network steps to rank 8, channel 5 of ");

@@ -78,7 +78,7 @@ bool HasReachedAll(const Session& session, bool with_kernel_timing) {
       Loss::kNoFreeCommunicatorSlot, Loss::kIncompleteAtFinalize, Loss::kUnknownContext,
       Loss::kForeignProcess,         Loss::kUnknownHandle,        Loss::kStaleHandle,
       Loss::kAfterCompletion,        Loss::kNetworkIncomplete,    Loss::kNetworkStepMismatch};
-  bool all = session.timed() != 0;
+  bool all = !with_kernel_timing || session.timed() != 0;
   if (with_kernel_timing && session.LossesOf(Loss::kInFlightFull) == 0) {
     std::printf("in no session was a ring of operations full\n");
     all = false;

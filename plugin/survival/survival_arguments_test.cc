@@ -227,7 +227,7 @@ TEST_F(ArgumentSurvival, Survives21_DescriptorOfVersionThreeUnderVersionTwo) {
     caller.Complete(operation);
     caller.Finalize();
     EXPECT_EQ(Segment().Bytes(), 4000u);
-    EXPECT_EQ(Segment().Timed(), 1u);
+    EXPECT_EQ(Segment().Ended(), 1u);
     EXPECT_EQ(Segment().Lost(), Losses());
   });
 }

@@ -21,7 +21,7 @@ TEST_F(LifetimeSurvival, Survives30_CloseOfTheLibraryWhileItIsInUse) {
     caller.Finalize();
     caller.Run();
     EXPECT_EQ(Segment().Started(), 1u);
-    EXPECT_EQ(Segment().Timed(), 1u);
+    EXPECT_EQ(Segment().Ended(), 1u);
   });
 }
 
@@ -91,7 +91,7 @@ TEST_F(LifetimeSurvival, Survives33_FinalizeWithNullContext) {
     EXPECT_EQ(caller.table->finalize(nullptr), abi::kSuccess);
     caller.Run();
     caller.Finalize();
-    EXPECT_EQ(Segment().Timed(), 1u);
+    EXPECT_EQ(Segment().Ended(), 1u);
     EXPECT_EQ(Segment().Lost(), Losses());
   });
 }
@@ -287,7 +287,7 @@ TEST_F(LifetimeSurvival, Survives37_EventsThatSomebodyElseSwitchedOn) {
           busy_ns += stop_ns - start_ns;
         }
         caller.Finalize();
-        EXPECT_EQ(Segment().Timed(), 20u);
+        EXPECT_EQ(Segment().Ended(), 20u);
         EXPECT_EQ(Segment().Lost(), Losses());
         if (has_kernel_times && kVersion > 3) {
           EXPECT_EQ(Segment().BusyNs(), busy_ns);

@@ -155,7 +155,8 @@ TEST_F(MissingEventsSurvival, Survives45_SequenceNumberGaps) {
     for (uint64_t number : numbers) caller.Run({.sequence = number});
     caller.Finalize();
     EXPECT_EQ(Segment().Started(), numbers.size());
-    EXPECT_EQ(Segment().Timed(), numbers.size());
+    EXPECT_EQ(Segment().Ended(), numbers.size());
+    if (!Segment().HasDurations()) return;
     const layout::CommunicatorSlot* slot = Segment().Slot(0);
     size_t entry = 0;
     for (uint64_t number : numbers) {

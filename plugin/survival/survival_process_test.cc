@@ -130,7 +130,7 @@ TEST_P(ForkSurvival, SurvivesAForkInTheMiddleOfAnOperation) {
     caller.StopKernel(part, GpuNow());
     caller.StopKernel(rest, GpuNow());
     caller.Finalize();
-    EXPECT_EQ(view.Timed(), 1u);
+    EXPECT_EQ(view.Ended(), 1u);
     EXPECT_EQ(view.Lost(), Losses());
     for (const std::string& other : Segments()) {
       if (other == path) continue;

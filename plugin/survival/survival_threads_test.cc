@@ -76,7 +76,7 @@ TEST_F(ThreadSurvival, Survives27_CallbacksOnAHostFunctionThreadMakeNoCudaCall) 
     });
     caller.Finalize();
     EXPECT_EQ(driver.calls(), calls_of_init);
-    EXPECT_EQ(Segment().Timed(), 100u);
+    EXPECT_EQ(Segment().Ended(), 100u);
   });
 }
 
@@ -202,7 +202,7 @@ TEST_F(ThreadSurvival, Survives28_NoCallbackWaitsForAnInitThatIsBlocked) {
     for (int i = 0; i < 1000; ++i) caller.Run();
     caller.Stop(kOldContent);
     EXPECT_EQ(Segment().Started(), 1000u);
-    EXPECT_GE(Segment().Timed(), 999u);
+    EXPECT_GE(Segment().Ended(), 999u);
     sem_post(driver.Find<sem_t>("survival_cuda_release"));
     other.join();
     EXPECT_EQ(Segment().State(1), layout::SlotState::kLive);

@@ -114,7 +114,7 @@ TEST_F(TimingSurvival, Survives40_LaunchesThatAreNeverClosed) {
     for (int i = 0; i < 2000; ++i) caller.Group();
     for (int i = 0; i < 100; ++i) caller.Run();
     caller.Finalize();
-    EXPECT_EQ(Segment().Timed(), 100u);
+    EXPECT_EQ(Segment().Ended(), 100u);
     EXPECT_EQ(Segment().Lost(), Losses());
   });
 }

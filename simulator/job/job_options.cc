@@ -283,7 +283,8 @@ std::string ResolveRelease(ParsedOptions& parsed) {
 std::string ResolveElastic(ParsedOptions& parsed) {
   WorkloadOptions& workload = parsed.options.workload;
   if (parsed.elastic.empty()) return "";
-  if (workload.shape.ranks() < 2) return "--elastic needs two ranks";
+  if (Workload(workload).communicators()[0].ranks() < 2)
+    return "--elastic needs two ranks in the first communicator";
   std::string error;
   workload.elastic =
       ParseElasticChange(parsed.elastic, parsed.options.play.release.nccl_version(), error);

@@ -4,9 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "simulator/workload/timeline.h"
 
@@ -16,23 +20,22 @@ namespace {
 constexpr int64_t kPeriod = 100000000;
 constexpr int kNccl = 23007;
 
-using testing::ElementsAre;
 using testing::IsEmpty;
 
 class ElasticTest : public testing::Test {
  protected:
-  // A job of 4 ranks, whose first communicator changes after step 2.
+  // A job on one node, whose first communicator changes.
   void Start(const std::string& text, const std::string& layout = "single",
-             std::vector<Incident> incidents = {}) {
+             std::vector<Incident> incidents = {}, int ranks = 4) {
     std::string error;
     workload_ = std::make_unique<Workload>(
         WorkloadOptions{.layout = layout,
-                        .shape = {.nodes = 1, .ranks_per_node = 4},
+                        .shape = {.nodes = 1, .ranks_per_node = ranks},
                         .elastic = ParseElasticChange(text, kNccl, error).value()});
     timeline_ =
         std::make_unique<Timeline>(*workload_, TimelineOptions{.period_ns = kPeriod,
                                                                .compute_ns = kPeriod / 4,
-                                                               .last_thread = 4,
+                                                               .last_thread = ranks,
                                                                .incidents = std::move(incidents)});
   }
   // Ranks of the plans of the next step that `chooses` takes, by the place of the communicator.
@@ -102,7 +105,7 @@ TEST_F(ElasticTest, SuspendPausesFiftySteps) {
 }
 
 TEST_F(ElasticTest, OtherCommunicatorsGoOnAsBefore) {
-  Start("revoke@0", "3d");
+  Start("revoke@0", "3d", {}, 8);
   const int communicators = static_cast<int>(workload_->communicators().size());
   Next(Ends);
   const Ranks after = Next(Ends);

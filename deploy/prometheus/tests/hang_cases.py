@@ -482,7 +482,7 @@ def a_hang_of_a_job_that_has_left_a_communicator_is_told_of_the_other_one():
 
 
 def a_hang_is_told_though_a_rank_goes_on_in_another_communicator():
-    """Rank 3 leaves out a call, and calls on with the ranks of its node that are in nothing."""
+    """Rank 3 leaves out a call, and goes on in a communicator of its own."""
     cluster = Cluster(2, 4, 15)
     dp = cluster.add('dp', list(range(8)))
     cluster.add('beside', [3])

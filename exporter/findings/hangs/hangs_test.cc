@@ -734,11 +734,12 @@ TEST_F(AbandonedTest, OneRankThatDoesNotGoOnIsEnoughForAHang) {
 
 TEST_F(AbandonedTest, VictimsThatCompletedWhatWasUnderWayStillHang) {
   MissCall(150);
-  GoOn(125);
+  GoOn(95);
   EXPECT_THAT(Culprits(Fresh(job_)), ElementsAre("3"));
 }
 
 TEST_F(AbandonedTest, TheJobMayPauseForTenMinutes) {
+  job_.Of(3, "fsdp").last_progress_realtime_ns = kNow - 1100 * kSecond;
   MissCall(1000);
   GoOn(590);
   EXPECT_THAT(Fresh(job_), ElementsAre(IsKind(FindingKind::kAbandoned)));
@@ -756,7 +757,7 @@ TEST_F(AbandonedTest, AHangOfTheOtherCommunicatorIsTold) {
 }
 
 TEST_F(AbandonedTest, WhereNoCompletionIsSeenAJobThatPausesDoesNotHang) {
-  MissCall(1000);
+  MissCall(900);
   for (const size_t rank : kAll) job_.HideCompletions(rank);
   GoOn(400);
   EXPECT_THAT(Fresh(job_), IsEmpty());

@@ -155,10 +155,12 @@ class JobJudge {
 
   void FindAbandoned(GraphCommunicator& communicator) const {
     if (!communicator.is_still || Count(communicator, &GraphRank::waits) == 0) return;
-    // A job may shrink a communicator as soon as a rank is dead.
-    const bool goes_on = suspects_ == Suspects::kHalted && Any(communicator, [&](const auto& rank) {
-                           return rank.waits && busy_.contains(rank.gpu());
-                         });
+    // A job may shrink a communicator as soon as a rank is dead, and not on all ranks at once.
+    const auto waiting = std::ranges::count(communicator.ranks, true, &GraphRank::waits);
+    const auto busy = std::ranges::count_if(communicator.ranks, [&](const GraphRank& rank) {
+      return rank.waits && busy_.contains(rank.gpu());
+    });
+    const bool goes_on = suspects_ == Suspects::kHalted ? busy > 0 : busy == waiting;
     communicator.is_abandoned = std::ranges::all_of(communicator.ranks, [&](const GraphRank& rank) {
       return !rank.waits || HasGoneOn(communicator, rank);
     });
