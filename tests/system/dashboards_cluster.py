@@ -44,6 +44,7 @@ JOBS = {
     'paused': (1, ['--layout', 'dp', '--incident', 'pause:from=20,seconds=60', '--slurm-job-id', '4718']),
     'untimed': (1, ['--layout', 'dp', '--fault', 'zero:every=2', '--slurm-job-id', '4719']),
     'crowded': (1, ['--layout', 'moe', '--recreate-every', '4', '--slurm-job-id', '4720', '--env', 'NCCL_EXPORTER_COMMUNICATORS=1']),
+    'not-judged': (1, ['--layout', 'dp', '--nccl-version', '22907', '--env', 'NCCL_ALLGATHERV_ENABLE=1', '--slurm-job-id', '4722']),
     'slow-way': (1, ['--layout', 'dp', '--incident', 'slow-link:node=0,to=1,times=6', '--network-chunk', '4194304', '--network-poll', '20000',
                      '--network-repeats', '4', '--env', 'NCCL_EXPORTER_NETWORK_TIMING=always', '--slurm-job-id', '4721']),
 }
