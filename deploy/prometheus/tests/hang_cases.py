@@ -43,7 +43,7 @@ def the_hang_of_a_job_lasts_though_another_of_its_namespace_hangs_by_a_rank():
     llama.hang(llama.communicators[0], 600, range(8))
     mixtral.hang(mixtral.communicators[0], 660, [0, 1, 2, 3, 4, 5, 7])
     first = [alert('NCCLCollectiveHang', nccl_job='llama'), alert('NCCLHangNobodyBehind', comm=comm, nccl_job='llama')]
-    both = first + [alert('NCCLCollectiveHang', nccl_job='mixtral'), rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2, nccl_job='mixtral')]
+    both = first + [alert('NCCLCollectiveHang', nccl_job='mixtral'), culprit_alert(1, 2, nccl_job='mixtral')]
     return llama, {12.75: first, 14: both, 18: both}
 
 
@@ -55,7 +55,7 @@ def a_killed_rank_is_named_at_once_though_another_job_of_its_namespace_has_died(
     llama.hang(llama.communicators[0], 600, llama.ranks)
     llama.alive = lambda rank, t: rank != 6 or t <= 600
     llama.served = lambda rank, t: True
-    return llama, {10.5: [rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2, nccl_job='llama')]}
+    return llama, {10.5: [culprit_alert(1, 2, nccl_job='llama')]}
 
 
 def dead_processes_that_another_user_copied_are_not_named_in_the_hang_of_the_job():
@@ -462,7 +462,7 @@ def a_killed_rank_is_not_named_any_more_when_the_others_go_on_without_it():
     cluster.hang(cluster.communicators[0], 600, range(8), stops_all=False)
     cluster.alive = lambda rank, t: rank != 6 or t <= 600
     cluster.served = lambda rank, t: rank != 6 or t <= 900
-    return cluster, {10.5: [rank_alert('NCCLHangCulprit', 'dp', 6, 1, 2)]} | every_evaluation(14.25, 20, [])
+    return cluster, {10.5: [culprit_alert(1, 2)]} | every_evaluation(14.25, 20, [])
 
 
 def a_killed_rank_that_the_others_go_on_without_at_once_is_not_named():
@@ -477,7 +477,7 @@ def a_killed_rank_that_the_others_go_on_without_at_once_is_not_named():
 def a_hang_of_a_job_that_has_left_a_communicator_is_told_of_the_other_one():
     cluster = left_at(30, range(8))
     cluster.hang(cluster.communicators[1], 1200, [0, 1, 2, 4, 5, 6, 7])
-    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp2', 3, 0, 3)]
+    hang = [alert('NCCLCollectiveHang'), culprit_alert(0, 3)]
     return cluster, {21.75: [], 22.5: hang, 30: hang}
 
 
@@ -487,5 +487,5 @@ def a_hang_is_told_though_a_rank_goes_on_in_another_communicator():
     dp = cluster.add('dp', list(range(8)))
     cluster.add('beside', [3])
     cluster.hang(dp, 600, [0, 1, 2, 4, 5, 6, 7], stops_all=False)
-    hang = [alert('NCCLCollectiveHang'), rank_alert('NCCLHangCulprit', 'dp', 3, 0, 3)]
+    hang = [alert('NCCLCollectiveHang'), culprit_alert(0, 3)]
     return cluster, {11.75: [], 12.5: hang, 15: hang}
