@@ -26,6 +26,8 @@
   "hang_threshold" (include "nccl-exporter.duration" $hang)
   "hang_seconds" (div $hang 1000)
   "half_hang_threshold" (include "nccl-exporter.duration" (div $hang 2))
+  "quarter_hang_threshold" (include "nccl-exporter.duration" (div $hang 4))
+  "abandoned_for" (include "nccl-exporter.duration" (mul 5 $hang))
   "half_hang_evaluations" (max 2 (div $hang 40000))
   "critical_threshold" (include "nccl-exporter.duration" $critical)
   "critical_seconds" (div $critical 1000)
