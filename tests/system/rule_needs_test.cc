@@ -67,11 +67,13 @@ TEST(RuleNeedsTest, TheAlertPartIsWhatTheRulesReadButForTheNetwork) {
   EXPECT_EQ(FamiliesIn(Queries(false)), families);
 }
 
-// Texts say less without them.
-TEST(RuleNeedsTest, TextsReadOneFamilyOfTheDetail) {
+// Texts say less without them: since when, and whether a process is dead or stopped.
+TEST(RuleNeedsTest, TextsReadThreeFamiliesOfTheDetail) {
   std::set<std::string> of_detail = FamiliesIn(Queries(true));
   for (const std::string& family : FamiliesOf(MetricPart::kAlerts)) of_detail.erase(family);
-  EXPECT_EQ(of_detail, std::set<std::string>{"nccl_operations_last_progress_timestamp_seconds"});
+  const std::set<std::string> read{"nccl_operations_last_progress_timestamp_seconds",
+                                   "nccl_process_alive", "nccl_process_stopped"};
+  EXPECT_EQ(of_detail, read);
 }
 
 TEST(RuleNeedsTest, TheRulesUseEveryLabelThatTheyAreSaidToNeed) {
