@@ -83,6 +83,7 @@ TEST(NotJudgedTest, RanksThatAreAloneOrEndedNeedNoTimes) {
   job.AddCommunicator("self", {0});
   job.Of(0, "self").timing_source = TimingSource::kNone;
   job.AddCommunicator("dp", {0, 1});
+  job.Of(0, "dp").timing_source = TimingSource::kKernel;
   job.Of(1, "dp").timing_source = TimingSource::kNone;
   job.Of(1, "dp").is_closed = true;
   job.node.processes[1].is_alive = false;

@@ -73,7 +73,7 @@ TEST(UnmeasuredRanksTest, AHangExplainsItsOwnCommunicator) {
   job.Start({0, 1, 2}, "tp", 150);
   const std::vector<Finding> findings = FindingsOn(job);
   ASSERT_EQ(findings.size(), 1u);
-  EXPECT_EQ(findings.front().severity, Severity::kCritical);
+  EXPECT_EQ(findings.front().kind, FindingKind::kHangElsewhere);
 }
 
 TEST(UnmeasuredRanksTest, ANumberOfRanksWithoutEndIsNoLoopWithoutEnd) {

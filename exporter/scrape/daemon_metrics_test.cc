@@ -88,12 +88,12 @@ TEST(DaemonMetricsTest, CountsScrapesByTheirDuration) {
 TEST(DaemonMetricsTest, UnmeasuredProcessesAreAbsentWhereTheyAreNotKnown) {
   DaemonMetrics daemon;
   const auto values = [&] {
-    std::vector<double> values;
+    std::vector<double> served;
     const Exposition exposition = ExpositionOf(daemon);
     for (const Series& series :
          exposition.families[static_cast<size_t>(Metric::kUnmeasuredProcesses)].series)
-      values.push_back(series.value);
-    return values;
+      served.push_back(series.value);
+    return served;
   };
   EXPECT_THAT(values(), testing::IsEmpty());
   daemon.SetUnmeasuredProcesses(0);

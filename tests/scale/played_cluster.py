@@ -32,7 +32,7 @@ REJECTED = ('zero_timestamp', 'missing_timestamp', 'stop_before_start', 'channel
             'longer_than_cpu_time', 'clock_mismatch', 'drift', 'launch_member_untimed', 'phase_mismatch', 'concurrent_recording')
 # Series of these families exist only while there is trouble of a kind that is not played.
 ONLY_IN_TROUBLE = {'nccl_exporter_user_segments_unusable', 'nccl_exporter_user_segment_errors_total', 'nccl_process_operations_unfollowed_total',
-                   'nccl_process_operations_rejected_total', 'nccl_stalled_process_progress'}
+                   'nccl_process_operations_rejected_total', 'nccl_process_unserved_communicators', 'nccl_stalled_process_progress'}
 
 TICKS = 0  # clock of counts: whole operations; clock 1 + local rank is the one of its seconds in kernels
 
