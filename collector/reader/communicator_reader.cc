@@ -249,15 +249,22 @@ bool AnyIsTimed(const CommunicatorSnapshot& communicator) {
   return false;
 }
 
+// Whether parts of an operation were reported that is in flight or was one of the latest: its entry
+// keeps them until the next operation takes it. Proxy operations leave no other trace.
+bool AnyHasParts(const layout::CommunicatorSlot& slot) {
+  return std::ranges::any_of(slot.in_flight, [](const layout::InFlightEntry& entry) {
+    return Load(entry.parts) != 0;
+  });
+}
+
 void DescribeInFlight(const layout::CommunicatorSlot& slot, const Moment& now,
                       CommunicatorRead& read) {
   CommunicatorSnapshot& communicator = read.communicator;
-  bool any_seen = AnyIsTimed(communicator);
+  bool any_seen = AnyIsTimed(communicator) || AnyHasParts(slot);
   bool any_unobservable = false;  // operations whose completion no event will report
   for (const layout::InFlightEntry* entry : EntriesInUse(slot)) {
     const OperationParts parts = PartsOf(*entry, communicator.is_closed, now);
     const InFlightOperation operation = DescribeOperation(*entry, parts, now);
-    any_seen = any_seen || parts.announced != 0;
     if (parts.is_untimed && parts.announced == 0) {
       any_unobservable = true;
       communicator.unseen_operations += communicator.is_closed ? 0 : 1;
