@@ -137,6 +137,7 @@ TEST(MainTest, ALogThatNobodyReadsStopsNothing) {
   EXPECT_EQ(Get(port, "/-/healthy").status, 200);
   daemon.Signal(SIGTERM);
   EXPECT_EQ(daemon.Wait(), 0);
+  std::filesystem::remove_all(directory);  // it is below that of other tests
 }
 
 // A terminal that closes, a logrotate script and a peer that goes away send these by habit.
@@ -362,7 +363,10 @@ TEST(MainTest, InflightLooksIntoTheGivenDirectories) {
 TEST(MainTest, CommandsGetTheFindingsOfADaemonWithAPasswordByItsSocket) {
   const std::string directory = TemporaryDirectory() + "/with-socket";
   std::filesystem::create_directory(directory);
-  const std::string config = directory + "/web.yml", socket = directory + "/s";
+  // The path of a socket has at most 107 bytes.
+  std::string folder = "/tmp/findings.XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::string config = directory + "/web.yml", socket = folder + "/s";
   std::ofstream(config)
       << "basic_auth_users: {a: $2b$04$abcdefghijklmnopqrstuuN6tPGcMNGYMDEjNzaPYtKCRf9Kvxvn.}";
   Daemon daemon(
@@ -384,6 +388,7 @@ TEST(MainTest, CommandsGetTheFindingsOfADaemonWithAPasswordByItsSocket) {
   third.process().Signal(SIGTERM);
   EXPECT_EQ(third.process().Wait(), 0);
   EXPECT_FALSE(std::filesystem::exists(socket)) << "the third took the place of the first";
+  std::filesystem::remove_all(folder);
 }
 
 TEST(MainTest, ToolsFailWhereADirectoryCannotBeRead) {
