@@ -276,7 +276,7 @@ TEST_F(NodeJsonTest, NamesTheMissingWhereAllRanksLiveOnThisNode) {
 }
 
 TEST_F(NodeJsonTest, TextOfOtherProcessesIsValidUtf8) {
-  EXPECT_EQ(Communicator("back\\slash \"quoted\"\nline \xEF\xBF\xBD").at("comm"),
+  EXPECT_EQ(Communicator("back\\slash \"quoted\"\xEF\xBF\xBDline \xEF\xBF\xBD").at("comm"),
             "000000000000feed");
 }
 
@@ -299,7 +299,7 @@ TEST_F(NodeJsonTest, NamesFilesThatCannotBeUsedAndTheirOwners) {
                             .present = 1}};
   const json troubles = Answer(node, NodeJudge())["segment_troubles"];
   EXPECT_EQ(troubles, json::parse(R"([{"reason": "bad_magic", "count": 3, "present": 1, "uid": 1001,
-      "file": "/run/nccl-exporter/a\nb.seg", "detail": "not a segment", "time": 5.0}])"));
+      "file": "/run/nccl-exporter/a\ufffdb.seg", "detail": "not a segment", "time": 5.0}])"));
   node.segment_troubles[0].file = "/run/nccl-exporter/" + std::string(251, 'x') + ".seg";
   EXPECT_EQ(Answer(node, NodeJudge())["segment_troubles"][0]["file"], node.segment_troubles[0].file)
       << "as long as a name may be";
