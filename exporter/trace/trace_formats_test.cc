@@ -97,6 +97,8 @@ TEST_F(FormatsTest, TheSectionGivesTheNodesBack) {
   ASSERT_EQ(fault, "");
   EXPECT_EQ(read[0].processes[0].communicators[0].name, "d\\p\xEF\xBF\xBD") << "valid UTF-8";
   read[0].processes[0].communicators[0].name = nodes_[0].processes[0].communicators[0].name;
+  EXPECT_EQ(read[0].processes[0].executable, "py\"thon\xEF\xBF\xBD") << "no controls";
+  read[0].processes[0].executable = nodes_[0].processes[0].executable;
   EXPECT_EQ(read, nodes_);
 }
 
