@@ -222,7 +222,7 @@ TEST_F(JobCommandTest, AJobWithoutGpuTimesIsNotJudgedAndSaysHowItWouldBe) {
   EXPECT_THAT(text, HasSubstr("8 processes on 2 nodes in 1 communicator. Lost to waiting: not "
                               "known.\n"));
   EXPECT_THAT(text, HasSubstr("Late ranks cannot be seen: no GPU times (allgatherv_enabled, "
-                              "cpus_low). Give each rank at least two CPUs. Set "
+                              "cpus_low). Give\neach rank at least two CPUs. Set "
                               "NCCL_ALLGATHERV_ENABLE=0 in the job.\n"));
   EXPECT_THAT(text, Not(HasSubstr("0.0 GPUs")));
   const auto json = nlohmann::json::parse(Text({.is_json = true}));
