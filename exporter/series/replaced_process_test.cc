@@ -76,12 +76,12 @@ TEST(ReplacedProcessTest, HasNoStateAnyMore) {
   const collector::ProcessSnapshot old = Ended(Rank(1, kOld, 0));
   const ScrapedNode before(StillNodeOf({old}));
   EXPECT_EQ(before.Value(Metric::kProcessHalted), 1);
-  EXPECT_EQ(StalledSeries(before, kOldLabels), 6u);
+  EXPECT_EQ(StalledSeries(before, kOldLabels), 7u);
   EXPECT_EQ(before.Values(Metric::kRankInfo).size(), 1u);
   const ScrapedNode after(StillNodeOf({old, Rank(2, kNew, 0)}));
   EXPECT_EQ(after.Value(Metric::kProcessHalted), 0);
   EXPECT_EQ(StalledSeries(after, kOldLabels), 0u);
-  EXPECT_EQ(StalledSeries(after, "comm=0000000000000002,"), 6u);
+  EXPECT_EQ(StalledSeries(after, "comm=0000000000000002,"), 7u);
   for (const Metric metric :
        {Metric::kRankInfo, Metric::kCommunicatorInfo, Metric::kInFlight, Metric::kStartedSequence,
         Metric::kOldestInFlightStart, Metric::kCommunicatorRanks}) {
@@ -106,7 +106,7 @@ TEST(ReplacedProcessTest, LeavesTheOthersOfItsCommunicatorAsTheyAre) {
   const ScrapedNode after(StillNodeOf(processes));
   EXPECT_EQ(StalledSeries(after, kOldLabels + "comm_name=,rank=0,"), 0u);
   for (const std::string rank : {"rank=1,", "rank=2,"}) {
-    EXPECT_EQ(StalledSeries(after, kOldLabels + "comm_name=," + rank), 6u) << rank;
+    EXPECT_EQ(StalledSeries(after, kOldLabels + "comm_name=," + rank), 7u) << rank;
     EXPECT_EQ(after.Value(Metric::kRankInfo, kOldLabels + "comm_name=," + rank), 1) << rank;
   }
   EXPECT_EQ(after.Value(Metric::kProcessHalted, "pod=trainer-2,"), 1) << "it has not restarted";
@@ -123,11 +123,11 @@ TEST(ReplacedProcessTest, MayBeAnyOfThoseThatDroppedLabelsMerge) {
   const ScrapedNode scrape(StillNodeOf(processes), kSeriesLimit, filter);
   EXPECT_EQ(scrape.Value(Metric::kProcessHalted), 0);
   EXPECT_EQ(StalledSeries(scrape, "rank=0,"), 0u);
-  EXPECT_EQ(StalledSeries(scrape, "rank=1,"), 6u);
+  EXPECT_EQ(StalledSeries(scrape, "rank=1,"), 7u);
   EXPECT_EQ(scrape.Value(Metric::kRankInfo, "rank=0,"), std::nullopt) << "it is missing";
   const ScrapedNode ended(StillNodeOf({processes[0], Ended(processes[1])}), kSeriesLimit, filter);
   EXPECT_EQ(ended.Value(Metric::kProcessHalted), 1);
-  EXPECT_EQ(StalledSeries(ended, "rank=0,"), 6u);
+  EXPECT_EQ(StalledSeries(ended, "rank=0,"), 7u);
 }
 
 // Of ended ranks in one series, the newest that is not replaced has its state.
@@ -143,7 +143,7 @@ TEST(ReplacedProcessTest, GivesNoStateToASumOfRanks) {
   const ScrapedNode named(StillNodeOf({old, elsewhere, Rank(3, kNew, 0)}), kSeriesLimit,
                           Without({"rank", "gpu", "pod"}));
   EXPECT_EQ(named.Value(Metric::kProcessHalted, "pid=7,"), 1);
-  EXPECT_EQ(StalledSeries(named, kOldLabels), 6u);
+  EXPECT_EQ(StalledSeries(named, kOldLabels), 7u);
   EXPECT_EQ(named.Value(Metric::kStalledCommunicatorRanks,
                         "gpu_uuid=GPU-00000000-0000-0000-0000-000000000001,"),
             8);
@@ -158,7 +158,7 @@ TEST(ReplacedProcessTest, IsNotReplacedByOneOfAnotherContainer) {
   const ScrapedNode scrape(StillNodeOf(processes));
   EXPECT_EQ(scrape.Value(Metric::kProcessHalted), 1);
   EXPECT_EQ(scrape.Values(Metric::kRankInfo).size(), 2u);
-  EXPECT_EQ(StalledSeries(scrape, kOldLabels), 6u);
+  EXPECT_EQ(StalledSeries(scrape, kOldLabels), 7u);
   processes.push_back(Rank(3, kNew + 1, 0));
   processes[2].host_name = "container-a";
   const ScrapedNode restarted(StillNodeOf(processes));

@@ -43,7 +43,7 @@ struct BusyNeed {
       return ScrapedNode(node, kNoLimit, {}, Collect::kAlerts).samples();
     };
     alerts = alerts_of(busy) - alerts_of(idle);
-    room_of_alerts = alerts + 6;
+    room_of_alerts = alerts + 7;
     histograms = all - counted;
     const ScrapedNode scrape(busy);
     size_t sized = 0;
@@ -209,7 +209,7 @@ TEST(SeriesLimitTest, TheOldestCommunicatorsOfAllProcessesOfAUserComeFirst) {
   }
   const size_t counters = need.room_of_alerts + need.collectives + need.sizes;
   const size_t limit =
-      need.LimitFor(8 * counters + 2 * need.histograms) + kDetailOfProcess + 1;  // of the second
+      need.LimitFor(8 * counters + 2 * need.histograms) + kDetailOfProcess + 2;  // of the second
   EXPECT_THAT(Detailed(ScrapedNode(NodeOf(processes), limit)),
               testing::ElementsAre("comm=0000000000000065", "comm=00000000000000c9"));
 }
@@ -353,9 +353,10 @@ TEST(SeriesLimitTest, WhatFitsNowhereIsLeftOutAndCounted) {
     process.communicators = {BusyCommunicator(process.pid)};
 
   // Room for the alert series of one communicator and, in what is kept for them, one comm="other".
+  // Each process has a series more, where its communicators have none.
   const BusyNeed need;
-  const size_t limit =
-      without_communicators - kJobs * kDetailOfProcess + need.room_of_alerts + kSeriesForOthers;
+  const size_t limit = without_communicators - kJobs * (kDetailOfProcess - 1) +
+                       need.room_of_alerts + kSeriesForOthers;
   const ScrapedNode scrape(NodeOf(processes), limit);
   EXPECT_LE(scrape.samples(), limit);
   EXPECT_EQ(scrape.Value(Metric::kRankInfo, "nccl_job=1,"), 1);
