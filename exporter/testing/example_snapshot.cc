@@ -35,6 +35,7 @@ collector::ProcessSnapshot TrainingProcess() {
                       {"SLURM_JOB_NAME", "llm \"7b\""}, {"POD_NAMESPACE", "research"},
                       {"POD_NAME", "trainer-0"},        {"CONTAINER_NAME", "main"},
                       {"NODE_NAME", "gpu-node-7"}};
+  process.unread_in_use = 3;
   process.losses[static_cast<size_t>(Loss::kInFlightFull)] = 2;
   process.losses[static_cast<size_t>(Loss::kForeignProcess)] = 7;
   process.losses[static_cast<size_t>(Loss::kZeroTimestamp)] = 1;
