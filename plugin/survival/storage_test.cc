@@ -109,7 +109,7 @@ TEST_F(StorageSurvival, SurvivesAFileSystemThatFillsUpAfterTheStart) {
       late.Run();
     }
     EXPECT_EQ(view.Started("AllReduce", 0), 1000u);
-    EXPECT_GE(view.Timed("AllReduce", 0), 999u);
+    EXPECT_GE(view.Ended("AllReduce", 0), 999u);
     EXPECT_EQ(view.Started("AllReduce", kLastOfDefault), 1000u);
     EXPECT_EQ(view.Timed("AllReduce", kLastOfDefault), 0u);
     std::filesystem::remove(directory_ + "/filler");
@@ -251,7 +251,7 @@ TEST_F(StorageSurvival, SurvivesHundredsOfCommunicators) {
     const View view = Segment();
     for (size_t slot = 0; slot < kLastOfDefault; ++slot) {
       EXPECT_EQ(view.Started("AllReduce", slot), 1u);
-      EXPECT_EQ(view.Timed("AllReduce", slot), 1u);
+      EXPECT_EQ(view.Ended("AllReduce", slot), 1u);
     }
     EXPECT_EQ(view.Started("AllReduce", kLastOfDefault), kCommunicators - kLastOfDefault);
     EXPECT_EQ(view.State(kLastOfDefault), layout::SlotState::kLive);

@@ -112,7 +112,7 @@ TEST_F(LifetimeSurvival, Survives34_ReloadInTheSameProcess) {
       caller.Finalize();
       for (int i = 0; i < kTooMany; ++i) dlclose(library);
       EXPECT_EQ(Segment().Slot(load)->communicator_id, 10 + load);
-      EXPECT_EQ(Segment().Timed("AllReduce", load), 2u);
+      EXPECT_EQ(Segment().Ended("AllReduce", load), 2u);
     }
     EXPECT_EQ(Segment().Lost(), Losses());
   });

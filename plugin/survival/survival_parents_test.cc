@@ -62,7 +62,7 @@ TEST_F(ParentSurvival, Survives10_HandlesWithOneBitWrong) {
     second.Finalize();
     ExpectAllTimed(Segment(), 1);
     EXPECT_EQ(Segment().Started("AllReduce", 1), 1u);
-    EXPECT_EQ(Segment().Timed("AllReduce", 1), 1u);
+    EXPECT_EQ(Segment().Ended("AllReduce", 1), 1u);
   });
 }
 
@@ -207,7 +207,7 @@ TEST_F(ParentSurvival, Survives14_MergedProxyOperationsUnderTheFirstOnesContext)
     second.Finalize();
     for (size_t slot : {0, 1}) {
       EXPECT_EQ(Segment().Started("AllReduce", slot), 1u);
-      EXPECT_EQ(Segment().Timed("AllReduce", slot), 1u);
+      EXPECT_EQ(Segment().Ended("AllReduce", slot), 1u);
     }
     EXPECT_EQ(Segment().Slot(1)->communicator_id, 2u);
     EXPECT_EQ(Segment().Lost(), Losses());

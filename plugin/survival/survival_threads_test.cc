@@ -40,7 +40,7 @@ TEST_F(ThreadSurvival, Survives26_ConcurrentInits) {
     EXPECT_EQ(seen.size(), static_cast<size_t>(kThreads));
     for (size_t slot = 0; slot < kThreads; ++slot) {
       EXPECT_EQ(view.Started("AllReduce", slot), 50u);
-      EXPECT_EQ(view.Timed("AllReduce", slot), 50u);
+      EXPECT_EQ(view.Ended("AllReduce", slot), 50u);
       EXPECT_EQ(view.State(slot), layout::SlotState::kClosed);
     }
     EXPECT_EQ(view.Lost(), Losses());
