@@ -49,7 +49,7 @@ SeriesGroups::SeriesGroups(const collector::NodeSnapshot& snapshot,
         if (series) {
           Add(series, member, named_);
         } else {
-          ++unbudgeted_[process.uid];
+          unbudgeted_.push_back(member);
           AddToOthers(member);
         }
       }

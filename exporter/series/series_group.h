@@ -69,8 +69,8 @@ class SeriesGroups {
     return named_.groups;
   }  // in the snapshot's order
   // Communicators that have no series of their own because their user has no budget for new label
-  // sets, by user.
-  const std::map<uint64_t, uint64_t>& unbudgeted() const { return unbudgeted_; }
+  // sets.
+  const std::vector<GroupMember>& unbudgeted() const { return unbudgeted_; }
 
   const std::vector<SeriesGroup>& others() const {
     return others_.groups;
@@ -90,7 +90,7 @@ class SeriesGroups {
   const DepartedCounts& departed_;
   Table named_;
   Table others_;
-  std::map<uint64_t, uint64_t> unbudgeted_;
+  std::vector<GroupMember> unbudgeted_;
 };
 
 }  // namespace nccl_exporter::exporter

@@ -410,11 +410,14 @@ TEST(NewSeriesTest, CommunicatorsThatAreAlwaysNewShareABudgetOverTime) {
     for (const auto& [labels, value] : scrape.Values(Metric::kSendBytes)) seen.insert(labels);
     refused += scrape.drops().Of(SeriesLoss::kNew);
   }
+  // Their ranks are not missing: they have no series of their own.
+  const ScrapedNode last(ChurnedNode(20, 10, 0), {}, memory, kNoLimit);
+  EXPECT_EQ(last.Value(Metric::kProcessUnserved), 10);
   EXPECT_EQ(seen.size(), 28u + 1) << "30 at once, of which the process and comm=other take two";
   EXPECT_EQ(refused, 200u - 28);
-  const ScrapedNode later(ChurnedNode(20, 10, 1), {}, memory, kNoLimit);
+  const ScrapedNode later(ChurnedNode(21, 10, 1), {}, memory, kNoLimit);
   EXPECT_EQ(later.drops().Of(SeriesLoss::kNew), 10u - 6);
-  const ScrapedNode same(ChurnedNode(20, 10, 1), {}, memory, kNoLimit);
+  const ScrapedNode same(ChurnedNode(21, 10, 1), {}, memory, kNoLimit);
   EXPECT_EQ(same.Values(Metric::kSendBytes).size(), 6u + 1) << "those that have series keep them";
 }
 

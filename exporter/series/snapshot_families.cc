@@ -54,8 +54,10 @@ class SnapshotFamilies {
         ProcessGroups(snapshot_, memory_.labels, scrape_memory_.departed);
     SeriesGroups groups(snapshot_, ReplacedProcessesOf(processes), memory_.labels,
                         scrape_memory_.departed);
-    for (const auto& [uid, communicators] : groups.unbudgeted())
-      drops_.Add(uid, SeriesLoss::kNew, communicators);
+    for (const GroupMember& member : groups.unbudgeted()) {
+      drops_.Add(member.process->uid, SeriesLoss::kNew, 1);
+      folded_of_[member.process] += member.IsInUse();
+    }
     ExpositionBuilder::Mark begin;
     builder_.SetMark(begin);
     if (!AddAll(processes, groups)) {
