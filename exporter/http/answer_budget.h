@@ -13,9 +13,10 @@
 
 namespace nccl_exporter::exporter {
 
-// Five pages at the limit of series without compression, or hundreds with it. A slow client keeps
-// the page of its own round, so connections alone do not bound the memory of answers.
-inline constexpr size_t kAnswerBudgetBytes = size_t{64} << 20;
+// Five pages at the limit of series without compression, or a hundred with it. A slow client keeps
+// the page of its own round, so connections alone do not bound the memory of answers. What forged
+// segments take leaves so much of the 256 MiB that the chart allows.
+inline constexpr size_t kAnswerBudgetBytes = size_t{24} << 20;
 
 // How long a new body waits for room that was asked for. A connection that is cut lets its body go
 // within milliseconds.
