@@ -191,7 +191,8 @@ std::map<std::string, uint64_t> ReadByLayout12(const collector::ScratchDirectory
   std::map<std::string, uint64_t> counts;
   for (const std::string& name : directory.Files(".seg")) {
     const std::string segment = Content(directory.File(name));
-    if (segment.compare(0, 8, std::string(8, '\0')) == 0) continue;  // its version comes last
+    // Its size comes after its name, and its version last.
+    if (segment.size() < 8 || segment.compare(0, 8, std::string(8, '\0')) == 0) continue;
     const Layout12Reader reader(segment);
     EXPECT_EQ(reader.Refusal(), "") << name;
     for (const json& communicator : reader.Communicators()) {
