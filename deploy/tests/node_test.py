@@ -127,7 +127,10 @@ class Node(unittest.TestCase):
         self.in_container()
         own = self.folder / 'segments/4711'
         own.mkdir()
-        os.chown(own, 1001, 1001)
+        try:
+            os.chown(own, 1001, 1001)
+        except OSError as error:  # a user namespace without this user
+            self.skipTest(str(error))
         self.assertEqual(self.in_container(SLURM_JOB_ID='4711')[0][1][:2], [f'{self.folder}/segments'] * 2)
 
     def test_the_epilog_removes_the_jobs_directory_with_the_segments(self):
