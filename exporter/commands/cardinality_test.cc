@@ -123,7 +123,7 @@ TEST(CardinalityTest, TheTableSaysWhatSavesMostAndWhatTheRulesMiss) {
   EXPECT_THAT(text, HasSubstr("--metrics.disable=histograms"));
   EXPECT_THAT(
       text, HasSubstr("above it are lost peers 0, histograms 0, sizes 0, collectives 0, folded 0, "
-                      "left_out 0\n"));
+                      "left_out 0, new 0\n"));
   EXPECT_THAT(text, HasSubstr("\nthe shipped rules have everything that they need\n"));
   EXPECT_THAT(CardinalityText(snapshot, WithoutHistograms()),
               Not(HasSubstr("--metrics.disable=histograms")));

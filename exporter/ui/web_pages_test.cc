@@ -352,14 +352,16 @@ TEST(ScrapePageTest, RefusesAScrapeForWhosePageThereIsNoRoom) {
 
 TEST_F(WebPagesTest, IsNotReadyWhileTheDaemonSaysWhy) {
   std::string fault = "The log is blocked";
-  WebPages pages(snapshots_, scrape_page_, history_, budget_,
-                 {.telemetry_path = "/metrics", .fault = [&] { return fault; }});
+  WebPages pages(
+      snapshots_, scrape_page_, history_, budget_,
+      {.node_name = "here", .telemetry_path = "/metrics", .fault = [&] { return fault; }});
   snapshots_.Take();
-  const HttpResponse answer = pages.AnswerHealth({.path = "/-/ready"});
+  const HttpRequest ready{.path = "/-/ready", .accept = "", .accept_encoding = ""};
+  const HttpResponse answer = pages.AnswerHealth(ready);
   EXPECT_EQ(answer.status, 503);
   EXPECT_EQ(answer.body, "The log is blocked\n");
   fault.clear();
-  EXPECT_EQ(pages.AnswerHealth({.path = "/-/ready"}).status, 200);
+  EXPECT_EQ(pages.AnswerHealth(ready).status, 200);
 }
 
 TEST_F(WebPagesTest, ConcurrentScrapesGetTheSameSeries) {
