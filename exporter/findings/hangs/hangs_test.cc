@@ -99,7 +99,7 @@ TEST(HangNumbersTest, AFindingNumbersAllItsRanksByTheCommunicatorWhereOneHasNoGl
   HandMadeNode job(8);
   job.AddCommunicator("tp", {4, 5, 6, 7});
   job.Start({4, 6, 7}, "tp", 150);
-  job.node.processes[6].identity.pop_back();
+  job.Of(6, "tp").numbers = {};
   const Finding finding = Fresh(job).at(0);
   EXPECT_THAT(finding.headline, HasSubstr("3 ranks wait for rank 1 of tp ("));
   EXPECT_EQ(Evidence(finding, "collectives started"), "101 by rank 0, 2, 3; 100 by rank 1 of tp");
