@@ -639,12 +639,13 @@ struct SegmentTrouble {
   uint64_t present = 0;
 };
 
-// Communicators in one snapshot, at kCommunicatorBytes: 16 processes of the plugin's default, 256
-// slots and the overflow slot, and some more. It bounds the memory of a snapshot (36 MiB) and the
-// time of reading it (40 us each), also where somebody fills a directory with forged segments. What
-// is over is left out by communicator, finalized ones first, then those of the dead. (The last
-// counts of the dead, which are kept, are bounded by the same number.)
-inline constexpr uint64_t kMaxCommunicators = 4608;
+// Communicators in one snapshot, at kCommunicatorBytes: 8 processes of the plugin's default, 256
+// slots and the overflow slot, and half as many more. It bounds the memory of a snapshot (24 MiB),
+// of what is made of it, and the time of reading it (40 us each), also where somebody fills a
+// directory with forged segments. What is over is left out by communicator, finalized ones first,
+// then those of the dead. (The last counts of the dead, which are kept, are bounded by the same
+// number.)
+inline constexpr uint64_t kMaxCommunicators = 3072;
 
 // Memory that a communicator is expected to take: two functions and some operations in flight. One
 // that takes more has the room of several.
