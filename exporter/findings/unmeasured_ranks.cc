@@ -28,10 +28,25 @@ std::set<uint64_t> UsersWithoutRoom(const collector::NodeSnapshot& node) {
   return users;
 }
 
-// Ranks that are not here, of a communicator that has all of them on this node.
-uint64_t LackingIn(const CommunicatorOnNode& communicator, int64_t settled_before_ns) {
+using RanksOf = std::map<collector::CommunicatorKey, std::set<uint64_t>>;
+
+// Ranks that have finalized a communicator, and are still served: they are not missing.
+RanksOf FinalizedRanks(const collector::NodeSnapshot& node) {
+  RanksOf ranks;
+  for (const collector::ProcessSnapshot& process : node.processes) {
+    for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
+      if (communicator.has_identity && communicator.is_closed)
+        ranks[collector::CommunicatorKeyOf(process, communicator)].insert(communicator.rank);
+    }
+  }
+  return ranks;
+}
+
+// Ranks that are not here, of a communicator that has all of them on this node. `here` are those
+// that have finalized it.
+uint64_t LackingIn(const CommunicatorOnNode& communicator, std::set<uint64_t> here,
+                   int64_t settled_before_ns) {
   bool lives = false;
-  std::set<uint64_t> here;
   for (const RankOnNode& rank : communicator.ranks) {
     if (rank.communicator->nodes != 1) return 0;
     if (rank.communicator->created_realtime_ns > settled_before_ns) return 0;
@@ -46,7 +61,8 @@ std::string NameOf(const CommunicatorOnNode& communicator) {
   return CommunicatorText(communicator.key.id, communicator.ranks.front().communicator->name);
 }
 
-Finding FindingOf(const CommunicatorOnNode& communicator, uint64_t lacking) {
+Finding FindingOf(const CommunicatorOnNode& communicator, std::set<uint64_t> here,
+                  uint64_t lacking) {
   Finding finding;
   finding.kind = FindingKind::kRanksUnmeasured;
   finding.severity = Severity::kInfo;
@@ -54,7 +70,6 @@ Finding FindingOf(const CommunicatorOnNode& communicator, uint64_t lacking) {
   finding.communicator_name = Printable(communicator.ranks.front().communicator->name);
   finding.uid = communicator.key.uid;
   finding.job = JobText(*communicator.ranks.front().process);
-  std::set<uint64_t> here;
   for (const RankOnNode& rank : communicator.ranks) here.insert(rank.communicator->rank);
   // The number of ranks comes from a file: the list ends where it is cut off.
   for (uint64_t rank = 0;
@@ -81,6 +96,7 @@ std::vector<Finding> UnmeasuredRanks(const collector::NodeSnapshot& node,
                                      const std::vector<CommunicatorOnNode>& communicators,
                                      std::chrono::nanoseconds settled) {
   const std::set<uint64_t> without_room = UsersWithoutRoom(node);
+  RanksOf finalized = FinalizedRanks(node);
   struct Most {
     const CommunicatorOnNode* communicator = nullptr;
     uint64_t lacking = 0;
@@ -88,13 +104,16 @@ std::vector<Finding> UnmeasuredRanks(const collector::NodeSnapshot& node,
   std::map<JobKey, Most> jobs;
   for (const CommunicatorOnNode& communicator : communicators) {
     if (without_room.contains(communicator.key.uid)) continue;
-    const uint64_t lacking = LackingIn(communicator, node.taken_realtime_ns - settled.count());
+    const uint64_t lacking = LackingIn(communicator, finalized[communicator.key],
+                                       node.taken_realtime_ns - settled.count());
     Most& most = jobs[JobKeyOf(communicator.key)];
     if (lacking > most.lacking) most = {&communicator, lacking};
   }
   std::vector<Finding> findings;
   for (const auto& [key, most] : jobs) {
-    if (most.communicator != nullptr) findings.push_back(FindingOf(*most.communicator, most.lacking));
+    if (most.communicator != nullptr)
+      findings.push_back(FindingOf(*most.communicator, finalized[most.communicator->key],
+                                   most.lacking));
   }
   return findings;
 }

@@ -67,6 +67,14 @@ TEST(UnmeasuredRanksTest, WhereThereWasNoRoomNobodyIsMissing) {
     EXPECT_EQ(finding.kind, FindingKind::kSegmentsUnusable);
 }
 
+// At the end of a job its ranks finalize one after the other.
+TEST(UnmeasuredRanksTest, ARankThatHasFinalizedIsNotMissing) {
+  HandMadeNode job(4);
+  job.AddCommunicator("tp", {0, 1, 2, 3});
+  job.Of(3, "tp").is_closed = true;
+  EXPECT_THAT(FindingsOn(job), IsEmpty());
+}
+
 // The hang names the rank already.
 TEST(UnmeasuredRanksTest, AHangExplainsItsOwnCommunicator) {
   HandMadeNode job = WithoutRank3();
