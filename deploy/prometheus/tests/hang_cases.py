@@ -446,7 +446,7 @@ def a_communicator_that_was_revoked_is_not_told_where_no_completion_is_seen():
     cluster = left_at(40, [0, 1, 2, 4])
     cluster.source = lambda rank: 'none'
     cluster.busy = lambda t: not 1200 < t <= 1500
-    return cluster, NOTHING_EVER
+    return cluster, every_evaluation(11, 20, [alert('NCCLJobNotJudged')]) | {24: [], 25: []} | every_evaluation(35, 40, [alert('NCCLJobNotJudged')])
 
 
 def a_job_that_has_left_a_communicator_may_pause_for_five_minutes():
