@@ -25,7 +25,7 @@ PEER_TABLE_BYTES, PEER_BLOCK_BYTES, PEER_COUNTS_AT = 4096, 128, 32
 class Attack:
     """One attack: `before` runs in a process of the attacker before the job begins and may go on holding what it has; `during`
     is repeated by another one while the job runs; `after` runs when the job has ended and its segments are still served. The daemon
-    must count `error` for the attacker, and serve series of the family `family` with the labels `seen`; otherwise it did not see the
+    must count `error` for the attacker, and serve a series of the family `family` with the labels `seen` that is not 0; otherwise it did not see the
     attack."""
 
     def __init__(self, name, before=None, during=None, after=None, error=None, seen=None, family='nccl_rank_info', holds=False):
@@ -173,7 +173,7 @@ class Attacks:
         os.ftruncate(descriptor, HEADER_BYTES + slots * SLOT_BYTES)
         for slot in range(slots - 1):
             first = bytearray(self.template[HEADER_BYTES:HEADER_BYTES + 4096])
-            struct.pack_into('<Q', first, 8 * 1, slot + 1)
+            struct.pack_into('<QQ', first, 0, 1 << 8 | LIVE, slot + 1)  # of the first generation; its id
             os.pwrite(descriptor, bytes(first), HEADER_BYTES + slot * SLOT_BYTES)
         return descriptor
 
@@ -343,7 +343,8 @@ class Attacks:
             Attack("private directories that are named after other users", before=self.private_directories, seen={'uid': str(ATTACKER)}),
             Attack("copies of the victim's segments, alive, in another pod", during=self.copies_in_another_pod, after=self.copies_in_another_pod,
                    seen={'uid': str(ATTACKER), 'pod': 'x'}),
-            Attack('6,000 communicators of processes that end one by one', before=self.dying_communicators, error='too_many_segments'),
+            Attack('6,000 communicators of processes that end one by one', before=self.dying_communicators, seen={'state': 'ended'},
+                   family='nccl_exporter_unread_communicators'),
             Attack('200,000 names of no segments', before=self.flood_of_names),
             Attack('200,000 names of segments, and more come and go', before=self.flood_of_segment_names, during=self.churn, error='bad_magic'),
             Attack('12 segments of 4,095 slots that were all used', before=self.used_slots, error='too_many_segments', holds=True),

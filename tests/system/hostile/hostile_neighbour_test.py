@@ -259,7 +259,7 @@ class HostileNeighbour(Attacks, unittest.TestCase):
             errors = {(labels['uid'], labels['reason']) for labels, _ in scrape.get('nccl_exporter_user_segment_errors_total', [])}
             if attack.error and (str(ATTACKER), attack.error) not in errors:
                 problems.append(f'no error {attack.error} of uid {ATTACKER}, but {errors}')
-            if attack.seen and not any(attack.seen.items() <= labels.items() for labels, _ in scrape.get(attack.family, [])):
+            if attack.seen and not any(attack.seen.items() <= labels.items() for labels, value in scrape.get(attack.family, []) if float(value)):
                 problems.append(f'the daemon has not seen the attack: no {attack.family} with {attack.seen}')
             if named := [error for error in errors if error[0] != str(ATTACKER)]:
                 problems.append(f'errors of others: {named}')
