@@ -110,7 +110,7 @@ class Figures(unittest.TestCase):
                     self.check(native, every['protobuf']['samples'] / every['OpenMetrics']['samples'])
 
     def test_of_durations_by_size_are_todays(self):
-        sentence = re.search(r'has ([\d,]+) native series instead of ([\d,]+), and (\d+) samples of histograms are above', text_of('metrics.md'))
+        sentence = re.search(r'has ([\d,]+) native series instead of ([\d,]+), and ([\d,]+) samples of histograms are above', text_of('metrics.md'))
         by_size = cardinality(TWELVE + ' --metrics.duration-by-size --metrics.duration-bounds=none')
         expected = by_size['protobuf']['samples'], cardinality(TWELVE)['protobuf']['samples'], by_size['lost']
         self.assertEqual(tuple(f'{number:,}' for number in expected), sentence.groups())
