@@ -19,8 +19,9 @@
 
 namespace nccl_exporter::collector {
 
-// A time that is further in the future than this is of another clock.
-inline constexpr int64_t kFutureNs = 1'000'000'000;
+// A time that is further in the future than this is of another clock. Operations go on while a
+// snapshot is read, which takes seconds where the machine is overloaded.
+inline constexpr int64_t kFutureNs = 10'000'000'000;
 
 struct ReadTerms {
   Moment now;
