@@ -5,6 +5,8 @@ import math
 from cluster import Cluster
 from jobs import NOTHING_EVER, beside, tensor_and_data_parallel, data_parallel, pipeline, alert, culprit_alert, rank_alert, copied_by_another_user, every_evaluation, waiting_for
 
+NOT_JUDGED = alert('NCCLJobNotJudged')  # fires for a job in which no completion is seen
+
 
 def a_rank_that_never_enters_is_named_after_two_minutes():
     cluster = data_parallel(15)
@@ -175,8 +177,8 @@ def a_hang_is_told_by_what_was_started_where_no_completion_is_seen():
     cluster = data_parallel(15)
     cluster.source = lambda rank: 'none'
     cluster.hang(cluster.communicators[0], 600, [0, 1, 2, 4, 5, 6, 7])
-    hang = [alert('NCCLCollectiveHang'), culprit_alert(0, 3)]
-    return cluster, {11.75: [], 12.5: hang, 15: hang}
+    hang = [NOT_JUDGED, alert('NCCLCollectiveHang'), culprit_alert(0, 3)]
+    return cluster, {11.75: [NOT_JUDGED], 12.5: hang, 15: hang}
 
 
 def a_killed_rank_is_named_where_no_completion_is_seen():
@@ -185,7 +187,7 @@ def a_killed_rank_is_named_where_no_completion_is_seen():
     cluster.hang(cluster.communicators[0], 600, range(8))
     cluster.alive = lambda rank, t: rank != 6 or t <= 600
     cluster.served = lambda rank, t: rank != 6 or t <= 900
-    hang = [alert('NCCLCollectiveHang'), culprit_alert(1, 2)]
+    hang = [NOT_JUDGED, alert('NCCLCollectiveHang'), culprit_alert(1, 2)]
     return cluster, {14: hang, 24: hang + [rank_alert('NCCLRanksMissing', 'dp', 6, 1, 2)]}
 
 
@@ -194,7 +196,7 @@ def a_pause_where_no_completion_is_seen_is_not_told():
     cluster.source = lambda rank: 'none'
     cluster.busy = lambda t: not 480 < t <= 1080
     cluster.scraped = lambda node, t: node != 1 or not 540 <= t <= 570
-    return cluster, NOTHING_EVER
+    return cluster, every_evaluation(5, 22, [NOT_JUDGED])
 
 
 def one_rank_that_outlives_its_job_is_not_told_where_no_completion_is_seen():
@@ -203,7 +205,7 @@ def one_rank_that_outlives_its_job_is_not_told_where_no_completion_is_seen():
     cluster.busy = lambda t: t < 480
     cluster.alive = lambda rank, t: rank == 0 or t < 480 + 4 * rank
     cluster.served = lambda rank, t: rank == 0 or t < 780 + 4 * rank
-    return cluster, NOTHING_EVER
+    return cluster, every_evaluation(5, 20, [NOT_JUDGED])
 
 
 def of_a_hang_between_stages_only_the_communicators_in_which_it_began_are_told():
@@ -446,7 +448,7 @@ def a_communicator_that_was_revoked_is_not_told_where_no_completion_is_seen():
     cluster = left_at(40, [0, 1, 2, 4])
     cluster.source = lambda rank: 'none'
     cluster.busy = lambda t: not 1200 < t <= 1500
-    return cluster, every_evaluation(11, 20, [alert('NCCLJobNotJudged')]) | {24: [], 25: []} | every_evaluation(35, 40, [alert('NCCLJobNotJudged')])
+    return cluster, every_evaluation(5, 40, [NOT_JUDGED])
 
 
 def a_job_that_has_left_a_communicator_may_pause_for_five_minutes():

@@ -5,6 +5,7 @@
 Usage: rules_test.py [lasting | CASE...]. `lasting`: the cases of lasting_cases.py alone, which last three hours each."""
 import collections
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -103,7 +104,7 @@ def detail_in(text):
 
 
 def fails(name, command):
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {'GOGC': '400'})  # a third less CPU time
     if done.returncode:
         print(f'FAILED  {name}\n{done.stdout}{done.stderr}')
     return done.returncode != 0
