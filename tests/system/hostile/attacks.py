@@ -25,12 +25,11 @@ PEER_TABLE_BYTES, PEER_BLOCK_BYTES, PEER_COUNTS_AT = 4096, 128, 32
 class Attack:
     """One attack: `before` runs in a process of the attacker before the job begins and may go on holding what it has; `during`
     is repeated by another one while the job runs; `after` runs when the job has ended and its segments are still served. The daemon
-    must count `error` for the attacker, and serve a series of the family `family` with the labels `seen` that is not 0; otherwise it did not see the
-    attack."""
+    must count `error` for the attacker, and serve a series of the family `family` with the labels `seen` that is not 0; otherwise it did not see the attack. `fills`: it needs more files than a file system of the segments may have."""
 
-    def __init__(self, name, before=None, during=None, after=None, error=None, seen=None, family='nccl_rank_info', holds=False):
+    def __init__(self, name, before=None, during=None, after=None, error=None, seen=None, family='nccl_rank_info', holds=False, fills=False):
         self.name, self.before, self.during, self.after, self.error, self.holds = name, before, during, after, error, holds
-        self.seen, self.family = seen, family
+        self.seen, self.family, self.fills = seen, family, fills
 
 
 def put(path, data=b'', size=None):
@@ -46,7 +45,7 @@ def lock(descriptor):
 
 
 class Attacks:
-    """The table of attacks. A subclass has `template`, the bytes of a segment without tables of peers, and the directories that the daemon watches: `shared`,
+    """The table of attacks. A subclass has `attacker`, a user id, `template`, the bytes of a segment without tables of peers, and the directories that the daemon watches: `shared`,
     `other`, and `commons`, where users make private ones."""
 
     def segment(self, name, data=None, directory=None, holds=True):
@@ -243,7 +242,7 @@ class Attacks:
                     attempt()
                     raise AssertionError(f'the attacker may change {path}')
                 except OSError as problem:
-                    if problem.errno not in (errno.EPERM, errno.EACCES, errno.ENOENT):
+                    if problem.errno not in (errno.EPERM, errno.EACCES, errno.ENOENT, errno.EXDEV):
                         raise
 
     def replace_directory(self):
@@ -335,23 +334,23 @@ class Attacks:
             Attack('absurd time stamps', before=self.times),
             Attack('absurd numbers and sizes of slots', before=self.geometry, error='bad_geometry', holds=True),
             Attack('6,000 communicators', before=self.communicators, error='too_many_segments', holds=True),
-            Attack('100,000 files of one byte', before=self.tiny, error='bad_magic'),
+            Attack('100,000 files of one byte', before=self.tiny, error='bad_magic', fills=True),
             Attack("removal and change of the victim's files", during=self.destroy, after=self.destroy),
             Attack('another directory in the place of the watched one', before=self.replace_directory),
             Attack("locks on the victim's files", during=self.lock_first),
             Attack('files that come and go without end', during=self.churn),
-            Attack("private directories that are named after other users", before=self.private_directories, seen={'uid': str(ATTACKER)}),
+            Attack("private directories that are named after other users", before=self.private_directories, seen={'uid': str(self.attacker)}),
             Attack("copies of the victim's segments, alive, in another pod", during=self.copies_in_another_pod, after=self.copies_in_another_pod,
-                   seen={'uid': str(ATTACKER), 'pod': 'x'}),
+                   seen={'uid': str(self.attacker), 'pod': 'x'}),
             Attack('6,000 communicators of processes that end one by one', before=self.dying_communicators, seen={'state': 'ended'},
                    family='nccl_exporter_unread_communicators'),
-            Attack('200,000 names of no segments', before=self.flood_of_names),
-            Attack('200,000 names of segments, and more come and go', before=self.flood_of_segment_names, during=self.churn, error='bad_magic'),
+            Attack('200,000 names of no segments', before=self.flood_of_names, fills=True),
+            Attack('200,000 names of segments, and more come and go', before=self.flood_of_segment_names, during=self.churn, error='bad_magic', fills=True),
             Attack('12 segments of 4,095 slots that were all used', before=self.used_slots, error='too_many_segments', holds=True),
-            Attack('communicators that are claimed again without end', during=self.claimed_again, seen={'uid': str(ATTACKER)}),
-            Attack('a large segment of no live process that is touched without end', during=self.touched_without_end, seen={'uid': str(ATTACKER)}),
+            Attack('communicators that are claimed again without end', during=self.claimed_again, seen={'uid': str(self.attacker)}),
+            Attack('a large segment of no live process that is touched without end', during=self.touched_without_end, seen={'uid': str(self.attacker)}),
             Attack("the victim's communicators with forged tables of peers", during=self.forged_peers, after=self.forged_peers,
-                   seen={'uid': str(ATTACKER), 'peer': 'other'}, family='nccl_network_peer_timed_bytes_total'),
+                   seen={'uid': str(self.attacker), 'peer': 'other'}, family='nccl_network_peer_timed_bytes_total'),
             Attack('tables of peers that the file has not', before=self.wrong_peers, error='bad_geometry', holds=True),
             Attack('tables of peers that are cut off while they are read', during=self.vanishing_peers),
         ]

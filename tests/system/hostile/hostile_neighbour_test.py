@@ -28,9 +28,12 @@ DAEMON, SIMULATOR, NCCL, CUDA, PLUGIN = (os.path.abspath(path) for path in
     ('exporter/nccl-exporter', 'simulator/nccl-sim', 'simulator/libnccl-sim.so', 'simulator/libcuda-sim.so',
      'plugin/libnccl-profiler-exporter.so'))
 DAEMON_USER = 65532
+# The limit of the container in deploy/.
+DAEMON_MEMORY_MIB = 256
 # The victim's job has network time, by peer.
 BETWEEN_NODES = ['--nodes', '2', '--network-chunk', '33554432']
 WITH_PEERS = {'NCCL_EXPORTER_NETWORK_TIMING': 'always', 'NCCL_EXPORTER_NETWORK_PEERS': '2'}
+JOB = ['--pace', 'real', '--rate', '20', *BETWEEN_NODES]
 WAIT_SECONDS = 60
 
 
@@ -55,9 +58,9 @@ def what_is_missing():
 
 
 class Attacker:
-    """A process of the attacker that runs `act`, and then, if `stays`, lives on with what it holds until it is ended."""
+    """A process of the attacker that runs `act`, and then, if `stays`, lives on with what it holds until it is ended. `become_attacker` makes it one."""
 
-    def __init__(self, act, stays=False):
+    def __init__(self, become_attacker, act, stays=False):
         ready, self.done = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
@@ -66,7 +69,7 @@ class Attacker:
                 ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
                 limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
                 resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-                become(ATTACKER)
+                become_attacker()
                 act()
             except BaseException as problem:  # noqa: the child must not go on as the test
                 print(f'the attack failed: {problem!r}', file=sys.stderr, flush=True)
@@ -79,18 +82,16 @@ class Attacker:
         os.read(ready, 1)
         os.close(ready)
 
-    def end(self, is_loop=False):
-        if is_loop:
-            os.kill(self.pid, signal.SIGKILL)
+    def end(self):
         return os.waitpid(self.pid, 0)[1]
 
 
-def loop(act):
+def loop(become_attacker, act):
     """A process of the attacker that repeats `act` until it is killed."""
     pid = os.fork()
     if pid == 0:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-        become(ATTACKER)
+        become_attacker()
         while True:
             with contextlib.suppress(OSError, ValueError):
                 act()
@@ -108,7 +109,7 @@ def samples(text):
     return found
 
 
-def network_differences(scrape, communicator):
+def network_differences(scrape, communicator, uid):
     """What is wrong of its network time: bytes and operations of each direction, and bytes by peer, of exactly the true peers."""
     counted = []
     for direction, true in communicator['network'].items():
@@ -119,20 +120,20 @@ def network_differences(scrape, communicator):
                                ('nccl_network_timed_operations_total', {None: true['reported']['operations']}),
                                ('nccl_network_peer_timed_bytes_total', by_peer)]:
             found = {labels.get('peer'): value for labels, value in scrape.get(name, [])
-                     if labels.get('uid') == str(VICTIM) and labels['comm'] == communicator['id']
+                     if labels.get('uid') == str(uid) and labels['comm'] == communicator['id']
                      and labels['rank'] == str(communicator['rank']) and labels['direction'] == direction}
             if found != expected:
                 counted.append(f'{name} of {direction} is {found}, not {expected}')
     return counted
 
 
-def differences(scrape, truth):
-    """What is missing or wrong of the victim's job in a scrape. Series with another `uid` are of another user who claims its labels."""
+def differences(scrape, truth, uid):
+    """What is missing or wrong of a user's job in a scrape. Series with another `uid` are of another user who claims its labels."""
     wrong = []
 
     def value(name, **wanted):
         found = [v for labels, v in scrape.get(name, [])
-                 if labels.get('uid') == str(VICTIM) and all(labels.get(k) == x for k, x in wanted.items())]
+                 if labels.get('uid') == str(uid) and all(labels.get(k) == x for k, x in wanted.items())]
         return found[0] if len(found) == 1 else f'{len(found)} series'
 
     def expect(expected, name, **wanted):
@@ -151,13 +152,16 @@ def differences(scrape, truth):
                     expect(counts['bytes'], 'nccl_collective_bytes_total', collective=function, size=size, **where)
                 expect(1, 'nccl_communicator_info', **where)
             if 'network' in communicator:
-                wrong += network_differences(scrape, communicator)
+                wrong += network_differences(scrape, communicator, uid)
     return wrong
 
 
 @unittest.skipIf(what_is_missing(), what_is_missing())
 class HostileNeighbour(Attacks, unittest.TestCase):
+    attacker = ATTACKER
+
     def setUp(self):
+        self.attacking = []  # processes
         self.stack = contextlib.ExitStack()
         self.addCleanup(self.stack.close)
         self.root = pathlib.Path(tempfile.mkdtemp(dir='/dev/shm'))
@@ -169,7 +173,7 @@ class HostileNeighbour(Attacks, unittest.TestCase):
             shutil.copy(program, self.programs)
         self.results = self.root / 'results'
         self.results.mkdir()
-        os.chown(self.results, VICTIM, VICTIM)
+        self.results.chmod(0o777)
         # A segment with counts, as the attacker may copy it.
         template = self.root / 'template'
         self.make_directory(template)
@@ -188,16 +192,23 @@ class HostileNeighbour(Attacks, unittest.TestCase):
         process.log = log
         return process
 
-    def run_job(self, directory, extra=(), environment={}):
-        truth = self.results / 'truth.json'
+    def start_job(self, uid, directory, extra=(), environment={}):
+        truth = self.results / f'truth-{uid}.json'
         with contextlib.suppress(FileNotFoundError):
             truth.unlink()
-        job = self.start(VICTIM, [self.programs / 'nccl-sim', '--plugin', self.programs / 'libnccl-profiler-exporter.so', '--segment-dir', directory,
-                                  '--truth', truth, '--layout', 'dp', '--ranks-per-node', '2', *extra], environment)
+        job = self.start(uid, [self.programs / 'nccl-sim', '--plugin', self.programs / 'libnccl-profiler-exporter.so', '--segment-dir', directory,
+                               '--truth', truth, '--layout', 'dp', '--ranks-per-node', '2', *extra], environment)
+        job.truth = truth
+        return job
+
+    def end_job(self, job):
         code = job.wait(WAIT_SECONDS)
         job.log.seek(0)
         self.assertEqual(code, 0, job.log.read())
-        return json.loads(truth.read_text())
+        return json.loads(job.truth.read_text())
+
+    def run_job(self, directory, extra=(), environment={}):
+        return self.end_job(self.start_job(VICTIM, directory, extra, environment))
 
     def metrics(self):
         with urllib.request.urlopen(f'http://127.0.0.1:{self.port}/metrics', timeout=30) as answer:
@@ -236,56 +247,87 @@ class HostileNeighbour(Attacks, unittest.TestCase):
         self.assertIsNone(daemon.poll(), 'the daemon did not start')
         return daemon
 
-    def play(self, number, attack):
+    def make_directories(self, number):
         self.shared, self.other = self.root / f'shared{number}', self.root / f'other{number}'
         self.commons = self.root / f'commons{number}'  # as /dev/shm, where users make private directories
         for directory in self.shared, self.other, self.commons:
             self.make_directory(directory)
+
+    def memory_problems(self, daemon):
+        """The largest memory that the daemon had."""
+        peak = int(re.search(r'VmHWM:\s+(\d+) kB', pathlib.Path(f'/proc/{daemon.pid}/status').read_text())[1]) / 1024
+        self.peaks.append(peak)
+        return [f'the daemon used {peak:.0f} MiB'] if peak >= DAEMON_MEMORY_MIB else []
+
+    def play(self, number, attack):
+        self.make_directories(number)
         daemon = self.start_daemon()
-        holder, attacking, problems = None, None, []
         try:
-            if attack.before:
-                holder = Attacker(attack.before, stays=attack.holds)
-                if not attack.holds and holder.end():
-                    problems.append('the attack failed')
-            if attack.during:
-                attacking = loop(attack.during)
-            truth = self.run_job(self.shared, ['--pace', 'real', '--duration', '2', '--rate', '20', *BETWEEN_NODES], WITH_PEERS)
-            if attack.after and Attacker(attack.after).end():
-                problems.append('the attack failed')
-            problems += self.eventually(lambda: differences(self.metrics(), truth))[:3]
-            problems += self.eventually(lambda: self.trace_differences(truth))
+            problems = self.attack_and_jobs(attack)
             scrape = self.metrics()
             errors = {(labels['uid'], labels['reason']) for labels, _ in scrape.get('nccl_exporter_user_segment_errors_total', [])}
-            if attack.error and (str(ATTACKER), attack.error) not in errors:
-                problems.append(f'no error {attack.error} of uid {ATTACKER}, but {errors}')
+            if attack.error and (str(self.attacker), attack.error) not in errors:
+                problems.append(f'no error {attack.error} of uid {self.attacker}, but {errors}')
             if attack.seen and not any(attack.seen.items() <= labels.items() for labels, value in scrape.get(attack.family, []) if float(value)):
                 problems.append(f'the daemon has not seen the attack: no {attack.family} with {attack.seen}')
-            if named := [error for error in errors if error[0] != str(ATTACKER)]:
+            if named := [error for error in errors if error[0] != str(self.attacker)]:
                 problems.append(f'errors of others: {named}')
             if daemon.poll() is not None:
                 problems.append('the daemon ended')
+            else:
+                problems += self.memory_problems(daemon)
         finally:
-            for pid in [attacking] + ([holder.pid] if holder and attack.holds else []):
-                if pid:
-                    os.kill(pid, signal.SIGKILL)
-                    os.waitpid(pid, 0)
+            for pid in self.attacking:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            self.attacking = []
             daemon.terminate()
             daemon.wait()
-            for directory in self.shared, self.other, self.commons:
-                shutil.rmtree(directory, ignore_errors=True)
+            self.remove_directories()
         return problems
 
-    def test_the_victims_series_are_complete_and_right_in_each_attack(self):
+    def remove_directories(self):
+        for directory in self.shared, self.other, self.commons:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def become_attacker(self):
+        become(ATTACKER)
+
+    def begin(self, attack):
+        """What is wrong with the attack itself."""
+        problems = []
+        if attack.before:
+            holder = Attacker(self.become_attacker, attack.before, stays=attack.holds)
+            if attack.holds:
+                self.attacking.append(holder.pid)
+            elif holder.end():
+                problems.append('the attack failed')
+        if attack.during:
+            self.attacking.append(loop(self.become_attacker, attack.during))
+        return problems
+
+    def end(self, attack):
+        return ['the attack failed'] if attack.after and Attacker(self.become_attacker, attack.after).end() else []
+
+    def attack_and_jobs(self, attack):
+        problems = self.begin(attack)
+        truth = self.run_job(self.shared, [*JOB, '--duration', '2'], WITH_PEERS)
+        problems += self.end(attack)
+        problems += self.eventually(lambda: differences(self.metrics(), truth, VICTIM))[:3]
+        return problems + self.eventually(lambda: self.trace_differences(truth))
+
+    def chosen_attacks(self):
         chosen = [int(number) for number in os.environ.get('HOSTILE_ATTACKS', '').split(',') if number]
-        failed = []
-        for number, attack in enumerate(self.attacks(), 1):
-            if chosen and number not in chosen:
-                continue
+        return [(number, attack) for number, attack in enumerate(self.attacks(), 1) if not chosen or number in chosen]
+
+    def test_the_victims_series_are_complete_and_right_in_each_attack(self):
+        failed, self.peaks = [], []
+        for number, attack in self.chosen_attacks():
             begun = time.monotonic()
             problems = self.play(number, attack)
             print(f'{number:2} {attack.name}: {"ok" if not problems else "; ".join(problems)} ({time.monotonic() - begun:.1f} s)', flush=True)
             failed += [attack.name] if problems else []
+        print(f'The daemon used at most {max(self.peaks):.0f} MiB.')
         self.assertEqual(failed, [])
 
 
