@@ -142,12 +142,19 @@ TEST_F(PageBuilderTest, AFailureReachesThoseWhoWaitAndEndsWithTheRound) {
 
 TEST_F(PageBuilderTest, SaysWhyThereIsNoPage) {
   AnswerBudget budget(10);  // bytes: less than a page
-  PageBuilder builder([](Collect) { return Numbered(5); }, budget);
+  std::latch may_begin(1);
+  PageBuilder builder(
+      [&](Collect) {
+        may_begin.wait();
+        return Numbered(5);
+      },
+      budget);
   Refusal refusal{};
-  EXPECT_EQ(builder.Get(kText, Far(), refusal), nullptr);
-  EXPECT_EQ(refusal, Refusal::kAnswerBytes);
   EXPECT_EQ(builder.Get(kText, Past(), refusal), nullptr);
   EXPECT_EQ(refusal, Refusal::kScrapeTimeout);
+  may_begin.count_down();
+  EXPECT_EQ(builder.Get(kText, Far(), refusal), nullptr);
+  EXPECT_EQ(refusal, Refusal::kAnswerBytes);
 }
 
 }  // namespace
