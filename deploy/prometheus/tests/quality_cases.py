@@ -110,6 +110,12 @@ def losses_are_told_when_they_matter():
                           {'alertname': 'NCCLExporterSeriesDropped', 'reason': 'folded'}, unusable('bad_magic')]}
 
 
+def a_job_that_is_not_followed_at_all_is_told():
+    cluster = Cluster(1, 1, 20)
+    cluster.losses = {'nccl_process_operations_unfollowed_total{pid="1000",nccl_job="42",uid="1000"}': lambda t: 1 * t}
+    return cluster, {20: [alert('NCCLExporterEventsDropped')]}
+
+
 def few_losses_are_not_told():
     cluster = data_parallel(20, 1)
     cluster.losses = {
