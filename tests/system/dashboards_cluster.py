@@ -25,7 +25,7 @@ TIME_SCALE = 15  # by which the rules' durations are divided
 RETENTION_SECONDS = 20  # the default by the same
 # Shorter than by the scale alone, so that bandwidth has a past and a pause is a stall within the test.
 RULE_OPTIONS = ['--time-scale', str(TIME_SCALE), '--bandwidth-window', '75s', '--baseline', '5m', '--stall-threshold', '2m']
-DETAIL_SECONDS = 4  # between two scrapes of it, where alerts are scraped apart: 60 by the same
+DETAIL_SECONDS = 2  # between two scrapes of it, where alerts are scraped apart: two in the bandwidth window, which is 5
 NODES = 4
 SECONDS = 400  # of the jobs: longer than any test waits
 
@@ -45,6 +45,7 @@ JOBS = {
     'untimed': (1, ['--layout', 'dp', '--fault', 'zero:every=2', '--slurm-job-id', '4719']),
     'crowded': (1, ['--layout', 'moe', '--recreate-every', '4', '--slurm-job-id', '4720', '--env', 'NCCL_EXPORTER_COMMUNICATORS=1']),
     'not-judged': (1, ['--layout', 'dp', '--nccl-version', '22907', '--env', 'NCCL_ALLGATHERV_ENABLE=1', '--slurm-job-id', '4722']),
+    'revoked': (1, ['--layout', 'dp', '--elastic', 'revoke@40', '--slurm-job-id', '4723']),
     'slow-way': (1, ['--layout', 'dp', '--incident', 'slow-link:node=0,to=1,times=6', '--network-chunk', '4194304', '--network-poll', '20000',
                      '--network-repeats', '4', '--env', 'NCCL_EXPORTER_NETWORK_TIMING=always', '--slurm-job-id', '4721']),
 }
