@@ -102,6 +102,11 @@ std::vector<FoundRank> Ranks(const Json& finding, const char* key) {
   return ranks;
 }
 
+// A daemon of another version may give the former name alone.
+std::string JobName(const Json& finding) {
+  return Text(finding, finding.contains("nccl_job") ? "nccl_job" : "slurm_job_id");
+}
+
 // The numbers and the job by which rows of this node belong to it.
 std::optional<collector::CommunicatorKey> Communicator(const Json& finding) {
   if (Member(finding, "comm").is_null()) return std::nullopt;
@@ -110,7 +115,7 @@ std::optional<collector::CommunicatorKey> Communicator(const Json& finding) {
   collector::CommunicatorKey key{
       .ranks = CountOr(finding, "ranks", uint64_t{0}),
       .uid = Count(finding, "uid"),
-      .job = Text(finding, finding.contains("nccl_job") ? "nccl_job" : "slurm_job_id"),
+      .job = JobName(finding),
       .name_space = Text(finding, "namespace")};
   const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), key.id, 16);
   if (error != std::errc() || end != id.data() + id.size() || id.size() != kDigits)
@@ -130,6 +135,8 @@ Finding FindingOf(const Json& from) {
                   .communicator_name = Text(from, "comm_name"),
                   .uid = Count(from, "uid"),
                   .job = Text(from, "job"),
+                  .job_name = "",
+                  .name_space = "",
                   .culprits = Ranks(from, "culprits"),
                   .waiting = Ranks(from, "waiting"),
                   .since_realtime_ns = TimeNs(from, "since"),
@@ -139,6 +146,10 @@ Finding FindingOf(const Json& from) {
                   .next = Text(from, "next"),
                   .runbook = Text(from, "runbook")};
   if (finding.severity == Severity::kCount) Refuse("severity", "is not known");
+  if (!finding.communicator) {
+    finding.job_name = JobName(from);
+    finding.name_space = Text(from, "namespace");
+  }
   finding.more_culprits = More(from, "culprits_count", finding.culprits);
   finding.more_waiting = More(from, "waiting_count", finding.waiting);
   for (const Json& line : List(from, "evidence", kMostReceivedEvidence))

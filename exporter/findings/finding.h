@@ -120,6 +120,9 @@ struct Finding {
   std::string communicator_name;  // given by the user, else empty
   uint64_t uid = 0;               // whose job, or whose files
   std::string job;                // as people name it: "job 4712"
+  // Labels nccl_job and namespace of a finding about processes. Others have them in `communicator`.
+  std::string job_name;
+  std::string name_space;
 
   // At most kMostFoundRanks each, and how many more there are.
   std::vector<FoundRank> culprits;  // the one that is surest first; may be empty

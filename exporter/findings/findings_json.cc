@@ -43,15 +43,16 @@ Json FindingJson(const Finding& finding) {
   for (const auto& [name, value] : finding.evidence)
     evidence.push_back({{"name", name}, {"value", value}});
   const std::optional<collector::CommunicatorKey>& of = finding.communicator;
+  const std::string job_name = PrintablePath(of ? of->job : finding.job_name);
   return {{"kind", KindName(finding.kind)},
           {"severity", RowIn(kSeverities, finding.severity).name},
           {"comm", of ? Json(fmt::format("{:016x}", of->id)) : Json(nullptr)},
           {"comm_name", finding.communicator_name},
           {"ranks", of && of->ranks != 0 ? Json(of->ranks) : Json(nullptr)},
           {"uid", finding.uid},
-          {"nccl_job", of ? PrintablePath(of->job) : ""},
-          {"slurm_job_id", of ? PrintablePath(of->job) : ""},
-          {"namespace", of ? PrintablePath(of->name_space) : ""},
+          {"nccl_job", job_name},
+          {"slurm_job_id", job_name},
+          {"namespace", PrintablePath(of ? of->name_space : finding.name_space)},
           {"job", finding.job},
           {"since", TimeJson(finding.since_realtime_ns)},
           {"headline", finding.headline},

@@ -129,6 +129,8 @@ Finding FindingOf(const Job& job, const std::set<collector::FileKey>& just_ended
   finding.severity = any_missed ? Severity::kWarning : Severity::kInfo;
   finding.uid = first.uid;
   finding.job = JobText(first);
+  finding.job_name = first.JobName();
+  finding.name_space = first.Identity("POD_NAMESPACE");
   for (size_t i = 0; i < std::min(kMostFoundRanks, ranks.size()); ++i)
     finding.culprits.push_back(FoundRankOf(*ranks[i], Standing::kKilled));
   finding.more_culprits = ranks.size() - finding.culprits.size();

@@ -36,6 +36,7 @@ TEST_F(KilledProcessesTest, AProcessThatEndedBeforeItFinalizedIsNamed) {
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].kind, FindingKind::kProcessKilled);
   EXPECT_EQ(findings[0].severity, Severity::kWarning);
+  EXPECT_EQ(findings[0].job_name, "4712");
   EXPECT_EQ(
       findings[0].headline,
       "1 process of job 4712 has ended without finalizing NCCL: global rank 1 (GPU 1, pid 1001, "

@@ -43,11 +43,13 @@ Explained ExplainedBy(const std::vector<Finding>& findings) {
   return explained;
 }
 
-// Orders findings as Judgement has them. Returns how many were left out. The limit comes after the
+// Orders findings as Judgement has them: of equal severity, those that name a culprit before those
+// whose culprit is elsewhere. Returns how many were left out. The limit comes after the
 // order by severity, so that a user's own small findings do not hide the worst one.
 uint64_t TakeTurns(std::vector<Finding>& findings) {
   std::ranges::stable_sort(findings, {}, [](const Finding& finding) {
-    return std::tuple(-static_cast<int>(finding.severity), finding.since_realtime_ns);
+    return std::tuple(-static_cast<int>(finding.severity), finding.culprits.empty(),
+                      finding.since_realtime_ns);
   });
   std::map<uint64_t, size_t> of_user;
   std::map<std::pair<Severity, uint64_t>, size_t> of_severity;

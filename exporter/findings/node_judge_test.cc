@@ -30,6 +30,21 @@ TEST(NodeJudgeTest, AUserWithManyFindingsDoesNotHideThoseOfAnother) {
   EXPECT_EQ(judgement.left_out, 100 - kMostFindingsPerUser);
 }
 
+// Regression: of two jobs that hang, the one whose culprit is on another node came first.
+TEST(NodeJudgeTest, AHangWithItsCulpritComesBeforeOneWhoseCulpritIsElsewhere) {
+  HandMadeNode jobs(2);
+  jobs.AddCommunicator("here", {0, 1});
+  jobs.Start(0, "here", 300);
+  jobs.AddProcess(0, "4713");
+  jobs.AddCommunicator("across", {2}, 2);
+  jobs.Start(2, "across", 400);
+  const std::vector<Finding> findings = NodeJudge().Judge(jobs.node).findings;
+  ASSERT_EQ(findings.size(), 2u);
+  EXPECT_EQ(findings[0].severity, findings[1].severity);
+  EXPECT_EQ(findings[0].kind, FindingKind::kHangCulprit);
+  EXPECT_EQ(findings[1].kind, FindingKind::kHangElsewhere);
+}
+
 // Regression: a finding held as many ranks as a user forged.
 TEST(NodeJudgeTest, AFindingHoldsTheFirstRanksAndCountsAll) {
   constexpr size_t kRanks = 200, kListed = 64;

@@ -92,12 +92,12 @@ void LostOperations::Record(const collector::NodeSnapshot& node, const NodeHisto
 std::vector<Finding> LostOperations::Findings() const {
   std::vector<Finding> findings;
   for (const auto& [key, job] : jobs_) {
-    if (job.is_found) findings.push_back(FindingOf(key.uid, job));
+    if (job.is_found) findings.push_back(FindingOf(key, job));
   }
   return findings;
 }
 
-Finding LostOperations::FindingOf(uint64_t uid, const JobLosses& losses) {
+Finding LostOperations::FindingOf(const JobKey& key, const JobLosses& losses) {
   std::vector<std::pair<uint64_t, Loss>> causes;
   for (size_t i = 0; i < losses.by_cause.size(); ++i) {
     if (losses.by_cause[i] != 0) causes.emplace_back(losses.by_cause[i], static_cast<Loss>(i));
@@ -106,8 +106,10 @@ Finding LostOperations::FindingOf(uint64_t uid, const JobLosses& losses) {
   Finding finding;
   finding.kind = FindingKind::kOperationsNotFollowed;
   finding.severity = Severity::kInfo;
-  finding.uid = uid;
+  finding.uid = key.uid;
   finding.job = losses.job;
+  finding.job_name = key.job;
+  finding.name_space = key.name_space;
   finding.since_realtime_ns = losses.since_realtime_ns;
   finding.headline =
       fmt::format("{} loses track of operations since {}: {}{} are counted, but not followed.",

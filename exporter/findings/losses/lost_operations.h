@@ -40,7 +40,7 @@ class LostOperations {
     bool is_found = false;          // more than kLossShare are lost
   };
 
-  static Finding FindingOf(uint64_t uid, const JobLosses& losses);
+  static Finding FindingOf(const JobKey& key, const JobLosses& losses);
   // Jobs of `node` with losses that are neither a choice of the plugin nor the end of a job.
   std::map<JobKey, JobLosses> LossesOf(const collector::NodeSnapshot& node,
                                        const NodeHistory& history) const;

@@ -52,6 +52,7 @@ TEST_F(LostOperationsTest, AreAFindingWhereMoreThanOneInAHundredIsLost) {
   const Finding finding = Findings().front();
   EXPECT_EQ(finding.kind, FindingKind::kOperationsNotFollowed);
   EXPECT_EQ(finding.severity, Severity::kInfo);
+  EXPECT_EQ(finding.job_name, "42");
   EXPECT_EQ(finding.headline,
             "Job 42 loses track of operations since 22:13:30 UTC: 120 of 6000 operations are "
             "counted, but not followed.");
