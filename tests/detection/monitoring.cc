@@ -72,7 +72,9 @@ void AddFinding(size_t node, const nlohmann::json& finding, std::vector<PagedAle
   if (finding["severity"] == "info" && kind != "abandoned") return;  // accuses nobody
   PagedAlert alert{.labels = {{"alertname", (is_wait ? "wait:" : "page:") + kind},
                               {"node", std::to_string(node)}}};
-  if (finding["comm"].is_string()) alert.labels["comm"] = finding["comm"];
+  for (const char* name : {"comm", "nccl_job"}) {
+    if (finding[name].is_string()) alert.labels[name] = finding[name];
+  }
   if (finding["culprits"].empty()) alerts.push_back(alert);
   for (const nlohmann::json& culprit : finding["culprits"]) {
     alert.labels["rank"] = std::to_string(culprit["rank"].get<int>());

@@ -58,13 +58,20 @@ Job ReadJob(const nlohmann::json& file, const nlohmann::json& part, double secon
   const auto setting = [&](const char* key, auto standard) {
     return part.value(key, file.value(key, standard));
   };
-  Job job{.from = part.value("from", 0.0),
+  Job job{.name = part.value("name", ""),
+          .from = part.value("from", 0.0),
           .until = part.value("until", seconds),
           .nodes = setting("nodes", kNodes),
           .ranks_per_node = setting("ranks_per_node", kRanksPerNode)};
   job.options = {"--layout",         setting("layout", std::string("dp")),
                  "--nodes",          std::to_string(job.nodes),
                  "--ranks-per-node", std::to_string(job.ranks_per_node)};
+  if (!job.name.empty()) {
+    const std::string variables[] = {"NCCL_EXPORTER_JOB=" + job.name, "POD_NAMESPACE=research",
+                                     "POD_NAME=" + job.name + "-%n-%l", "CONTAINER_NAME=main"};
+    for (const std::string& variable : variables)
+      job.options.insert(job.options.end(), {"--env", variable});
+  }
   for (const nlohmann::json* from : {&file, &part}) {
     for (const auto& option : from->value("options", nlohmann::json::array()))
       job.options.push_back(option);
@@ -95,9 +102,11 @@ Action ReadAction(const nlohmann::json& json, const Victims& victims) {
 }
 
 Expectation ReadExpectation(const nlohmann::json& json, const Victims& victims) {
-  AllowOnly(json, {"alert", "name", "rank", "ranks", "node", "from", "to"});
+  AllowOnly(json, {"alert", "name", "job", "severity", "rank", "ranks", "node", "from", "to"});
   Expectation expectation{.alert = json.at("alert"),
                           .name = json.value("name", ""),
+                          .job = json.value("job", ""),
+                          .severity = json.value("severity", ""),
                           .rank = json.contains("rank") ? victims.Number(json["rank"]) : -1,
                           .ranks = json.value("ranks", 1),
                           .node = json.contains("node") ? victims.Number(json["node"]) : -1,
@@ -116,7 +125,8 @@ Scenario Read(const nlohmann::json& file, uint64_t seed) {
   if (file.contains("jobs")) {
     for (const auto& part : file["jobs"]) {
       AllowOnly(part,
-                {"from", "until", "layout", "nodes", "ranks_per_node", "options", "incidents"});
+                {"name", "from", "until", "layout", "nodes", "ranks_per_node", "options",
+                 "incidents"});
       scenario.jobs.push_back(ReadJob(file, part, scenario.seconds, victims));
     }
   } else {

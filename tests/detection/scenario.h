@@ -12,6 +12,9 @@ namespace nccl_exporter::detection {
 
 // Times are seconds since the scenario began.
 struct Job {
+  // As NCCL_EXPORTER_JOB: a Kubernetes job in the namespace of all that have a name. Empty: a job of
+  // Slurm.
+  std::string name = {};
   double from = 0;
   double until = 0;
   int nodes = 4;
@@ -31,6 +34,8 @@ struct Action {
 struct Expectation {
   std::string alert;              // its class
   std::string name = {};          // of the alert of this class that must come; empty: any
+  std::string job = {};           // its label nccl_job; empty: any
+  std::string severity = {};      // its label; empty: any
   int rank = -1;                  // global, to be named; -1: none
   int ranks = 1;                  // of its process: any of them may be named
   int node = -1;                  // to be named by the node, or by any of its ranks

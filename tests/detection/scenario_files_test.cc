@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every scenario can be read and is understood by the simulator; there are enough, and enough of
 // them quiet.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -64,6 +65,17 @@ TEST(ScenarioFiles, ChooseOtherVictimsForOtherSeeds) {
     ranks.insert(scenario.expected[0].rank);
   }
   EXPECT_GE(ranks.size(), 3u);
+}
+
+TEST(ScenarioFiles, GiveAJobWithANameToKubernetes) {
+  const Scenario scenario =
+      ReadScenario(std::string(kDirectory) + "/two-jobs/slow-rank-and-killed-rank.json", 1);
+  ASSERT_EQ(scenario.jobs.size(), 2u);
+  for (const Job& job : scenario.jobs) {
+    EXPECT_THAT(job.options, testing::Contains("NCCL_EXPORTER_JOB=" + job.name));
+    EXPECT_THAT(job.options, testing::Contains("POD_NAMESPACE=research"));
+  }
+  EXPECT_NE(scenario.jobs[0].name, scenario.jobs[1].name);
 }
 
 TEST(Scenario, RefusesWhatItDoesNotKnow) {

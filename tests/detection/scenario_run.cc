@@ -43,7 +43,9 @@ class Run {
     for (size_t i = 0; i < jobs_.size(); ++i)
       due_.insert({scenario.jobs[i].from, [this, i] { StartJob(i); }});
     for (const Expectation& expectation : WithPageExpectations(scenario).expected) {
-      if (IsPageClass(expectation.alert) && expectation.rank >= 0) WatchScreens(expectation);
+      // The first finding of a screen may be of another job.
+      if (IsPageClass(expectation.alert) && expectation.rank >= 0 && expectation.job.empty())
+        WatchScreens(expectation);
     }
   }
 
@@ -123,7 +125,8 @@ class Run {
         "--pace=real", "--rate=5", "--compute-share=0.6", "--channels=2",
         // Large steps, seldom looked at: less CPU, the same operations.
         "--network-chunk=4194304", "--network-poll=20000", "--network-repeats=4",
-        "--slurm-job-id=" + std::to_string(4711 + number), "--duration=" + std::to_string(seconds)};
+        "--duration=" + std::to_string(seconds)};
+    if (job.name.empty()) options.push_back("--slurm-job-id=" + std::to_string(4711 + number));
     options.insert(options.end(), job.options.begin(), job.options.end());
     jobs_[number] = std::make_unique<exporter::ChildProcess>(
         SimulatorCommand(monitoring_.SegmentDirectory(), TruthOf(number), options),
@@ -174,8 +177,12 @@ class Run {
     NoteScreens(findings);
     const double now_s = UnixNow() - start_s_;
     for (PagedAlert alert : findings) {
-      alert.started_s = now_s;
-      Note({0, alert.labels}, alert, now_s);  // a finding has no start of its own
+      // A finding has no start of its own: it begins when it is shown, also after a time without it.
+      const auto shown = shown_.try_emplace(alert.labels, Shown{now_s, now_s}).first;
+      if (now_s - shown->second.seen_s > kLongestGapSeconds) shown->second.started_s = now_s;
+      shown->second.seen_s = now_s;
+      alert.started_s = shown->second.started_s;
+      Note({alert.started_s, alert.labels}, alert, now_s);
     }
     for (PagedAlert& alert : monitoring_.Alerts().value_or(std::vector<PagedAlert>())) {
       alert.started_s -= start_s_;
@@ -183,6 +190,9 @@ class Run {
     }
   }
 
+  struct Shown {
+    double started_s, seen_s;
+  };
   using AlertKey = std::pair<double, std::map<std::string, std::string>>;
 
   void Note(const AlertKey& key, const PagedAlert& alert, double now_s) {
@@ -216,6 +226,7 @@ class Run {
   std::vector<std::unique_ptr<exporter::ChildProcess>> jobs_;
   std::multimap<double, std::function<void()>> due_;
   std::map<AlertKey, PagedAlert> alerts_;  // and findings, that were shown
+  std::map<std::map<std::string, std::string>, Shown> shown_;  // findings, by labels
   double start_s_ = 0;
   std::vector<Watched> watched_;
 };

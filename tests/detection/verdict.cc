@@ -21,7 +21,7 @@ std::string Described(const PagedAlert& alert) {
   char time[32];
   snprintf(time, sizeof(time), "%.1f s", alert.started_s);
   std::string text = alert.Label("alertname") + " at " + time;
-  for (const char* name : {"comm_name", "comm", "rank", "gpu", "node", "instance", "severity"}) {
+  for (const char* name : {"nccl_job", "comm_name", "comm", "rank", "gpu", "node", "instance", "severity"}) {
     if (!alert.Label(name).empty()) text += std::string(" ") + name + "=" + alert.Label(name);
   }
   return text;
@@ -39,6 +39,13 @@ bool IsInTime(const Expectation& expectation, const PagedAlert& alert) {
          (!expectation.to || alert.started_s <= *expectation.to + kClockSlackSeconds);
 }
 
+// An alert of its class that has the labels.
+bool IsOf(const Expectation& expectation, const PagedAlert& alert, const std::string& its_class) {
+  return expectation.alert == its_class &&
+         (expectation.job.empty() || alert.Label("nccl_job") == expectation.job) &&
+         (expectation.severity.empty() || alert.Label("severity") == expectation.severity);
+}
+
 bool NamesSomebody(const Expectation& expectation) {
   return expectation.rank >= 0 || expectation.node >= 0;
 }
@@ -46,7 +53,7 @@ bool NamesSomebody(const Expectation& expectation) {
 void JudgeAlert(const Scenario& scenario, const PagedAlert& alert, const std::string& its_class,
                 const Directory& directory, Verdict& verdict) {
   const auto tolerates = [&](const Expectation& tolerated) {
-    return tolerated.alert == its_class && IsInTime(tolerated, alert) &&
+    return IsOf(tolerated, alert, its_class) && IsInTime(tolerated, alert) &&
            IsRight(tolerated, alert, directory);
   };
   if (std::ranges::any_of(scenario.tolerated, tolerates)) return;
@@ -55,7 +62,7 @@ void JudgeAlert(const Scenario& scenario, const PagedAlert& alert, const std::st
   bool is_right = false;
   bool names = false;
   for (const Expectation& expectation : scenario.expected) {
-    if (expectation.alert != its_class || !IsInTime(expectation, alert)) continue;
+    if (!IsOf(expectation, alert, its_class) || !IsInTime(expectation, alert)) continue;
     is_expected = true;
     names |= NamesSomebody(expectation);
     is_right |= IsRight(expectation, alert, directory);
@@ -116,10 +123,12 @@ std::string ClassOf(const PagedAlert& alert, const std::map<std::string, std::st
 Scenario WithPageExpectations(Scenario scenario) {
   const std::vector<Expectation> of_alerts = scenario.expected;
   for (Expectation expectation : of_alerts) {
+    if (expectation.severity == "critical") continue;  // the finding began as a warning
     const bool is_whole_node = expectation.alert == "straggler" && expectation.rank < 0;
     const bool names = expectation.alert == "straggler" || expectation.alert == "culprit";
     expectation.alert = "page-" + expectation.alert;
     expectation.name.clear();
+    expectation.severity.clear();  // of the finding: another moment than the alert's
     if (expectation.ranks > 1) {
       expectation.node = expectation.rank / scenario.jobs.front().ranks_per_node;
       expectation.rank = -1;
@@ -147,7 +156,7 @@ Verdict Judge(const Scenario& scenario, const std::vector<PagedAlert>& alerts,
     ++counts.expected;
     std::vector<PagedAlert> meeting;
     std::ranges::copy_if(alerts, std::back_inserter(meeting), [&](const PagedAlert& alert) {
-      return ClassOf(alert, class_of) == expectation.alert &&
+      return IsOf(expectation, alert, ClassOf(alert, class_of)) &&
              (expectation.name.empty() || alert.Label("alertname") == expectation.name) &&
              IsInTime(expectation, alert) && IsRight(expectation, alert, directory);
     });

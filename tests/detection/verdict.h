@@ -65,7 +65,7 @@ std::string ClassOf(const PagedAlert& alert, const std::map<std::string, std::st
 // What the daemons' findings must be where those alerts are expected: classes that begin with
 // "page-". The node of a late rank or of a culprit names it; a node that is late as a whole cannot
 // know, and may name one of its ranks. A process with several ranks is found by a rank of its own
-// choice.
+// choice. A finding of a hang is expected once, however severe it becomes.
 Scenario WithPageExpectations(Scenario scenario);
 inline bool IsPageClass(const std::string& its_class) { return its_class.starts_with("page-"); }
 

@@ -128,6 +128,31 @@ TEST(Verdict, AnExpectationMayAskForOneAlertOfItsClass) {
   EXPECT_EQ(verdict.complaints, std::vector<std::string>{"missed: SlowNode"});
 }
 
+TEST(Verdict, AnAlertOfAnotherJobIsFalse) {
+  Scenario scenario = SlowRank();
+  scenario.expected[0].job = "llama";
+  const auto judged = [&](const std::string& job) {
+    return Judge(
+        scenario,
+        {Alert("SlowRank", 31, {{"comm", "c0"}, {"rank", "1"}, {"nccl_job", job}})}, kDirectory,
+        kClasses);
+  };
+  EXPECT_TRUE(judged("llama").complaints.empty());
+  EXPECT_EQ(judged("mixtral").classes.at("straggler").false_alarms, 1);
+  EXPECT_EQ(judged("mixtral").classes.at("straggler").met, 0);
+}
+
+TEST(Verdict, AnAlertOfAnotherSeverityIsFalse) {
+  const Scenario save = Expecting({{.alert = "hang", .severity = "warning", .from = 20, .to = 70}});
+  const auto judged = [&](const std::string& severity) {
+    PagedAlert hang = Alert("Hang", 31, {{"severity", severity}});
+    hang.seen_s = 70;
+    return Judge(save, {hang}, kDirectory, kClasses);
+  };
+  EXPECT_TRUE(judged("warning").complaints.empty());
+  EXPECT_EQ(judged("critical").classes.at("hang").false_alarms, 1);
+}
+
 TEST(Verdict, AnyRankOfTheProcessMayBeNamed) {
   Scenario scenario = Expecting({{.alert = "straggler", .rank = 11, .ranks = 4, .from = 20}});
   const auto met = [&](const std::string& global_rank) {
@@ -201,6 +226,15 @@ TEST(PageExpectations, AProcessWithSeveralRanksIsFoundByAnyOfThem) {
   };
   EXPECT_EQ(met("1"), 1);
   EXPECT_EQ(met("0"), 0);
+}
+
+TEST(PageExpectations, AHangIsFoundOnceThoughItBecomesCritical) {
+  const auto expected = [](const std::string& severity) {
+    return WithPageExpectations(Expecting({{.alert = "culprit", .severity = severity, .rank = 9}}))
+        .expected.size();
+  };
+  EXPECT_EQ(expected("warning"), 2u);
+  EXPECT_EQ(expected("critical"), 1u);
 }
 
 TEST(PageExpectations, AFindingWhereNothingIsWrongIsFalse) {
