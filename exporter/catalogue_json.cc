@@ -9,7 +9,7 @@
 #include "collector/node_snapshot.h"
 #include "exporter/http/refusal.h"
 #include "exporter/options.h"
-#include "exporter/version.h"
+#include "exporter/text/version.h"
 #include "proto/droppable_labels.h"
 
 namespace nccl_exporter::exporter {

@@ -10,11 +10,11 @@
 #include <string_view>
 #include <utility>
 
-#include "exporter/catalogue/nearest_name.h"
 #include "exporter/commands/top_ranks.h"
-#include "exporter/duration_text.h"
 #include "exporter/manual.h"
-#include "exporter/version.h"
+#include "exporter/text/duration_text.h"
+#include "exporter/text/nearest_name.h"
+#include "exporter/text/version.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "exporter/command_line.h"
-#include "exporter/duration_text.h"
+#include "exporter/text/duration_text.h"
 
 namespace nccl_exporter::exporter {
 namespace {

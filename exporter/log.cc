@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-#include "exporter/exposition/utf8.h"
+#include "exporter/text/utf8.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -50,11 +50,11 @@
 #include "exporter/options.h"
 #include "exporter/scrape/scrape_page.h"
 #include "exporter/service_notifier.h"
+#include "exporter/text/version.h"
 #include "exporter/trace/trace_command.h"
 #include "exporter/trace/trace_page.h"
 #include "exporter/ui/directory_states.h"
 #include "exporter/ui/web_pages.h"
-#include "exporter/version.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "exporter/version.h"
+#include "exporter/text/version.h"
 
 namespace nccl_exporter::exporter {
 namespace {

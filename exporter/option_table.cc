@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/duration_text.h"
 #include "exporter/options.h"
+#include "exporter/text/duration_text.h"
 #include "exporter/ui/web_paths.h"
 
 namespace nccl_exporter::exporter {

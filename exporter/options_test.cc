@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/duration_text.h"
+#include "exporter/text/duration_text.h"
 
 namespace nccl_exporter::exporter {
 namespace {

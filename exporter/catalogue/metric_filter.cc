@@ -6,7 +6,7 @@
 #include <cmath>
 #include <system_error>
 
-#include "exporter/catalogue/nearest_name.h"
+#include "exporter/text/nearest_name.h"
 #include "proto/droppable_labels.h"
 
 namespace nccl_exporter::exporter {

@@ -13,7 +13,7 @@
 #include "exporter/client/findings_from_json.h"
 #include "exporter/findings/findings_json.h"
 #include "exporter/findings/words.h"
-#include "exporter/node/time_text.h"
+#include "exporter/text/time_text.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <utility>
 
-#include "exporter/exposition/utf8.h"
 #include "exporter/findings/findings_json.h"
 #include "exporter/series/labels/series_labels.h"
+#include "exporter/text/utf8.h"
 #include "proto/collective.h"
 
 namespace nccl_exporter::exporter {

@@ -8,8 +8,8 @@
 #include <span>
 #include <string_view>
 
-#include "exporter/exposition/utf8.h"
-#include "exporter/node/time_text.h"
+#include "exporter/text/time_text.h"
+#include "exporter/text/utf8.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -6,10 +6,10 @@
 #include <array>
 #include <numeric>
 
-#include "exporter/commands/text_table.h"
 #include "exporter/commands/top_line.h"
 #include "exporter/findings/words.h"
 #include "exporter/series/labels/series_labels.h"
+#include "exporter/text/text_table.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -12,8 +12,8 @@
 #include <tuple>
 #include <utility>
 
-#include "exporter/commands/text_table.h"
 #include "exporter/findings/words.h"
+#include "exporter/text/text_table.h"
 
 namespace nccl_exporter::exporter {
 namespace {

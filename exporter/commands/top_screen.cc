@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/commands/text_table.h"
 #include "exporter/commands/top_line.h"
 #include "exporter/findings/words.h"
-#include "exporter/node/time_text.h"
+#include "exporter/text/text_table.h"
+#include "exporter/text/time_text.h"
 
 namespace nccl_exporter::exporter {
 namespace {

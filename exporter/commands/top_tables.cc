@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/commands/text_table.h"
 #include "exporter/commands/top_line.h"
 #include "exporter/findings/findings_text.h"
 #include "exporter/findings/words.h"
+#include "exporter/text/text_table.h"
 
 namespace nccl_exporter::exporter {
 namespace {

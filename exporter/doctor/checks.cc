@@ -17,8 +17,8 @@
 #include <system_error>
 #include <utility>
 
-#include "exporter/exposition/utf8.h"
 #include "exporter/findings/words.h"
+#include "exporter/text/utf8.h"
 #include "proto/timing_source.h"
 
 namespace nccl_exporter::exporter {

@@ -14,10 +14,10 @@
 #include <string_view>
 #include <utility>
 
-#include "exporter/catalogue/nearest_name.h"
 #include "exporter/doctor/checks.h"
 #include "exporter/findings/words.h"
 #include "exporter/node/systems_tmpfs.h"
+#include "exporter/text/nearest_name.h"
 #include "plugin/options.h"
 
 namespace nccl_exporter::exporter {

@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/exposition/utf8.h"
 #include "exporter/findings/findings_text.h"
 #include "exporter/findings/words.h"
 #include "exporter/node/local_communicators.h"
-#include "exporter/node/time_text.h"
+#include "exporter/text/time_text.h"
+#include "exporter/text/utf8.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -8,9 +8,9 @@
 #include <cctype>
 #include <cmath>
 
-#include "exporter/exposition/utf8.h"
-#include "exporter/node/time_text.h"
 #include "exporter/series/labels/series_labels.h"
+#include "exporter/text/time_text.h"
+#include "exporter/text/utf8.h"
 
 namespace nccl_exporter::exporter {
 namespace {

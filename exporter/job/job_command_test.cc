@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "exporter/commands/text_table.h"
 #include "exporter/job/recorded_job.h"
+#include "exporter/text/text_table.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include "exporter/commands/text_table.h"
 #include "exporter/findings/words.h"
 #include "exporter/job/job_text.h"
+#include "exporter/text/text_table.h"
 
 namespace nccl_exporter::exporter {
 

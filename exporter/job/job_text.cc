@@ -10,11 +10,11 @@
 #include <tuple>
 #include <utility>
 
-#include "exporter/commands/text_table.h"
 #include "exporter/findings/not_judged.h"
 #include "exporter/findings/words.h"
 #include "exporter/job/named_ranks.h"
-#include "exporter/node/time_text.h"
+#include "exporter/text/text_table.h"
+#include "exporter/text/time_text.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "collector/node_snapshot.h"
-#include "exporter/version.h"
+#include "exporter/text/version.h"
 
 namespace nccl_exporter::exporter {
 namespace {

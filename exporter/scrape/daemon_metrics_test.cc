@@ -13,7 +13,7 @@
 #include "collector/node_snapshot.h"
 #include "exporter/catalogue/metric_filter.h"
 #include "exporter/findings/finding.h"
-#include "exporter/version.h"
+#include "exporter/text/version.h"
 
 namespace nccl_exporter::exporter {
 namespace {

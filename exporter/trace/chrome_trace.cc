@@ -6,7 +6,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "exporter/exposition/utf8.h"
+#include "exporter/text/utf8.h"
 #include "exporter/trace/slice_arguments.h"
 #include "exporter/trace/trace_section.h"
 

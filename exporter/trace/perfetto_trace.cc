@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "exporter/exposition/protobuf_wire.h"
-#include "exporter/exposition/utf8.h"
+#include "exporter/text/utf8.h"
 #include "exporter/trace/slice_arguments.h"
 
 namespace nccl_exporter::exporter {

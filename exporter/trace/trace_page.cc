@@ -4,9 +4,9 @@
 #include <optional>
 #include <vector>
 
-#include "exporter/duration_text.h"
 #include "exporter/scrape/gzip.h"
 #include "exporter/scrape/negotiation.h"
+#include "exporter/text/duration_text.h"
 #include "exporter/trace/chrome_trace.h"
 #include "exporter/trace/clock_alignment.h"
 #include "exporter/trace/timeline.h"

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "exporter/exposition/utf8.h"
+#include "exporter/text/utf8.h"
 #include "proto/code_table.h"
 
 namespace nccl_exporter::exporter {

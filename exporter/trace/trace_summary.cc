@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/exposition/utf8.h"
+#include "exporter/text/utf8.h"
 #include "exporter/trace/certain_waits.h"
 #include "exporter/trace/timeline.h"
 

@@ -11,14 +11,14 @@
 #include <set>
 #include <string_view>
 
-#include "exporter/exposition/utf8.h"
 #include "exporter/findings/findings_json.h"
 #include "exporter/node/watched_directories.h"
 #include "exporter/series/labels/series_labels.h"
+#include "exporter/text/utf8.h"
+#include "exporter/text/version.h"
 #include "exporter/ui/directory_states.h"
 #include "exporter/ui/waiting_json.h"
 #include "exporter/ui/web_paths.h"
-#include "exporter/version.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -12,8 +12,8 @@
 #include "exporter/scrape/negotiation.h"
 #include "exporter/ui/page_files.h"     // generated
 #include "exporter/ui/runbook_files.h"  // generated
+#include "exporter/text/version.h"
 #include "exporter/ui/web_paths.h"
-#include "exporter/version.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -26,6 +26,7 @@ ROOMS = [
     "exporter/scrape",
     "exporter/series",
     "exporter/testing",
+    "exporter/text",
     "exporter/trace",
     "exporter/ui",
     "plugin",

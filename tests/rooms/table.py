@@ -11,8 +11,6 @@ import build_graph
 PARTS = {
     'collector:node_snapshot': 'the snapshot, plain data',
     'collector/trace:node_trace': 'operations of a window of time, plain data',
-    'exporter:duration_text': 'durations as people type them',
-    'exporter:version': 'version of the daemon',
     'plugin:oldest_glibc': 'functions that glibc 2.17 lacks',
     'plugin:options': 'environment variables',
     'plugin:version': 'version of the library',

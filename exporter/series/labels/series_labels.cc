@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "exporter/exposition/utf8.h"
+#include "exporter/text/utf8.h"
 #include "proto/identity_variables.h"
 
 namespace nccl_exporter::exporter {

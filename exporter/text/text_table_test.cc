@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What fits a narrow terminal.
-#include "exporter/commands/text_table.h"
+#include "exporter/text/text_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

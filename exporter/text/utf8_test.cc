@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text of other processes: what is kept, what is replaced, where it is cut.
-#include "exporter/exposition/utf8.h"
+#include "exporter/text/utf8.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/commands/text_table.h"
+#include "exporter/text/text_table.h"
 
 #include <algorithm>
 #include <numeric>

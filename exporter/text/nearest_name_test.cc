@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Slips of the keyboard, and texts that are no slip.
-#include "exporter/catalogue/nearest_name.h"
+#include "exporter/text/nearest_name.h"
 
 #include <gtest/gtest.h>
 
