@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "exporter/catalogue/metric_filter.h"
+#include "exporter/exposition/gzip.h"
 #include "exporter/scrape/daemon_metrics.h"
-#include "exporter/scrape/gzip.h"
 #include "exporter/scrape/limits.h"
 #include "exporter/scrape/page_builder.h"
 #include "proto/droppable_labels.h"

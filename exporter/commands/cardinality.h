@@ -13,7 +13,7 @@
 #include "collector/node_snapshot.h"
 #include "exporter/catalogue/collect.h"
 #include "exporter/catalogue/metric_filter.h"
-#include "exporter/scrape/negotiation.h"
+#include "exporter/exposition/negotiation.h"
 #include "exporter/series/snapshot_families.h"
 
 namespace nccl_exporter::exporter {

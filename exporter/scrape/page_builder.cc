@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "exporter/exposition/encoder.h"
-#include "exporter/scrape/gzip.h"
+#include "exporter/exposition/gzip.h"
 
 namespace nccl_exporter::exporter {
 const Encoder& EncoderOf(Format format) {

@@ -18,9 +18,9 @@
 #include "exporter/catalogue/collect.h"
 #include "exporter/exposition/encoder.h"
 #include "exporter/exposition/exposition.h"
+#include "exporter/exposition/negotiation.h"
 #include "exporter/http/answer_budget.h"
 #include "exporter/http/refusal.h"
-#include "exporter/scrape/negotiation.h"
 
 namespace nccl_exporter::exporter {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "exporter/catalogue/collect.h"
-#include "exporter/scrape/negotiation.h"
+#include "exporter/exposition/negotiation.h"
 
 namespace nccl_exporter::exporter {
 bool ScrapesInProgress::Begin(const std::string& client) {

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "exporter/scrape/gzip.h"
+#include "exporter/exposition/gzip.h"
 #include "exporter/trace/chrome_trace.h"
 #include "exporter/trace/clock_alignment.h"
 #include "exporter/trace/kineto_file.h"

@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "exporter/scrape/gzip.h"
-#include "exporter/scrape/negotiation.h"
+#include "exporter/exposition/gzip.h"
+#include "exporter/exposition/negotiation.h"
 #include "exporter/text/duration_text.h"
 #include "exporter/trace/chrome_trace.h"
 #include "exporter/trace/clock_alignment.h"

@@ -9,14 +9,14 @@
 #include <string_view>
 #include <utility>
 
+#include "exporter/exposition/gzip.h"
+#include "exporter/exposition/negotiation.h"
 #include "exporter/findings/in_flight_table.h"
 #include "exporter/findings/node_watch.h"
 #include "exporter/http/answer_budget.h"
 #include "exporter/http/http_server.h"
 #include "exporter/node/shared_read.h"
 #include "exporter/node/snapshot_source.h"
-#include "exporter/scrape/gzip.h"
-#include "exporter/scrape/negotiation.h"
 #include "exporter/ui/node_json.h"
 
 namespace nccl_exporter::exporter {

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "exporter/scrape/gzip.h"
-#include "exporter/scrape/negotiation.h"
+#include "exporter/exposition/gzip.h"
+#include "exporter/exposition/negotiation.h"
 #include "exporter/ui/page_files.h"     // generated
 #include "exporter/ui/runbook_files.h"  // generated
 #include "exporter/text/version.h"

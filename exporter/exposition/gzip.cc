@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gzip by ISA-L, but for Arm.
-#include "exporter/scrape/gzip.h"
+#include "exporter/exposition/gzip.h"
 
 #include <isa-l/igzip_lib.h>
 #if defined(__x86_64__)

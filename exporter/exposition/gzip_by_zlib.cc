@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gzip by zlib, for Arm: Debian's ISA-L for Arm has text relocations.
-#include "exporter/scrape/gzip.h"
+#include "exporter/exposition/gzip.h"
 
 #define ZLIB_CONST  // next_in is only read
 #include <zlib.h>

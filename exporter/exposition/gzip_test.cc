@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compression and back.
-#include "exporter/scrape/gzip.h"
+#include "exporter/exposition/gzip.h"
 
 #include <gtest/gtest.h>
 

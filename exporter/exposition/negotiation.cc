@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lists with parameters and q values (RFC 9110, 12.4 and 12.5), read leniently: an entry that makes
 // no sense is skipped.
-#include "exporter/scrape/negotiation.h"
+#include "exporter/exposition/negotiation.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What Prometheus releases, browsers and odd clients send, and what they get.
-#include "exporter/scrape/negotiation.h"
+#include "exporter/exposition/negotiation.h"
 
 #include <gtest/gtest.h>
 

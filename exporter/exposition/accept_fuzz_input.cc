@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "exporter/scrape/negotiation.h"
+#include "exporter/exposition/negotiation.h"
 #include "exporter/testing/text_fuzz.h"
 
 namespace nccl_exporter::exporter::fuzz {
