@@ -223,7 +223,7 @@ class Manifests(unittest.TestCase):
             self.assertEqual(daemon['resources']['limits'], {'memory': '256Mi'})
 
     def test_the_volume_of_the_state_holds_an_old_and_a_new_one(self):
-        """Of at most 31 MiB each: kMostStateWords in exporter/derived/state_file.h."""
+        """Of at most 31 MiB each: kMostStateWords in exporter/ledger/state_file.h."""
         volumes = [volume for thing in [*base('node'), *rendered(VALUES[0]).values()] if thing['kind'] == 'DaemonSet'
                    for volume in thing['spec']['template']['spec']['volumes'] if volume['name'] == 'state']
         self.assertEqual([volume['emptyDir'] for volume in volumes], [{'medium': 'Memory', 'sizeLimit': '64Mi'}] * 2)

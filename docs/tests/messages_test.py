@@ -25,7 +25,7 @@ SOURCES = {
     'the plugin': [(('plugin/*.cc', 'plugin/*/*.cc'), (r'\bLog\(request\.logger,', r'\bFail\(error,', r'\bsnprintf\(error,'))],
     'the daemon': [(('exporter/*.cc', 'exporter/*/*.cc', 'collector/*.cc', 'collector/*/*.cc'),
                     (r'\bspdlog::\w+\(', r'\bFail\(kRuntimeFailure,', r'\bruntime_error\(')),
-                   (('exporter/node/state_log.h',), (r'\blines\.push_back\(',)),
+                   (('exporter/ledger/state_log.h',), (r'\blines\.push_back\(',)),
                    (('exporter/http/listening_sockets.cc',), (r'\breturn(?= "[^"]* )',))],
     'doctor': [(('exporter/doctor/*.cc',), (r'\bfail\(', r'\bdetail \+?=', r'\.detail =', r'\bfault =', r'\breturn(?= "[^"]* )'))],
 }

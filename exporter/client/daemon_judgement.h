@@ -14,7 +14,7 @@
 
 #include "exporter/client/plain_get.h"
 #include "exporter/findings/node_judge.h"
-#include "exporter/node/watched_directories.h"
+#include "exporter/ledger/watched_directories.h"
 
 namespace nccl_exporter::exporter {
 

@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "exporter/findings/node_judge.h"
-#include "exporter/node/watched_directories.h"
+#include "exporter/ledger/watched_directories.h"
 
 namespace nccl_exporter::exporter {
 

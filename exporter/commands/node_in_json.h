@@ -8,7 +8,7 @@
 #include "collector/node_snapshot.h"
 #include "exporter/client/daemon_judgement.h"
 #include "exporter/commands/top_ranks.h"
-#include "exporter/node/node_history.h"
+#include "exporter/ledger/node_history.h"
 
 namespace nccl_exporter::exporter {
 

@@ -13,8 +13,8 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/findings/node_judge.h"
-#include "exporter/node/local_communicators.h"
-#include "exporter/node/node_history.h"
+#include "exporter/ledger/local_communicators.h"
+#include "exporter/ledger/node_history.h"
 #include "proto/code_table.h"
 
 namespace nccl_exporter::exporter {

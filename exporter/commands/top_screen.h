@@ -6,7 +6,7 @@
 #include "collector/node_snapshot.h"
 #include "exporter/commands/top_view.h"
 #include "exporter/findings/node_judge.h"
-#include "exporter/node/node_history.h"
+#include "exporter/ledger/node_history.h"
 
 namespace nccl_exporter::exporter {
 

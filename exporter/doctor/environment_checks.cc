@@ -16,7 +16,7 @@
 
 #include "exporter/doctor/checks.h"
 #include "exporter/findings/words.h"
-#include "exporter/node/systems_tmpfs.h"
+#include "exporter/ledger/systems_tmpfs.h"
 #include "exporter/text/nearest_name.h"
 #include "plugin/options.h"
 

@@ -15,7 +15,7 @@
 
 #include "exporter/findings/findings_text.h"
 #include "exporter/findings/words.h"
-#include "exporter/node/local_communicators.h"
+#include "exporter/ledger/local_communicators.h"
 #include "exporter/text/time_text.h"
 #include "exporter/text/utf8.h"
 

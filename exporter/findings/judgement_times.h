@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "exporter/node/node_history.h"
+#include "exporter/ledger/node_history.h"
 
 namespace nccl_exporter::exporter {
 

@@ -7,7 +7,7 @@
 #include <cstddef>
 
 #include "exporter/findings/late/busy_rates.h"
-#include "exporter/node/local_communicators.h"
+#include "exporter/ledger/local_communicators.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -20,7 +20,7 @@
 #include "exporter/findings/late/late_candidates.h"
 #include "exporter/findings/late/late_findings.h"
 #include "exporter/findings/late/lost_gpus.h"
-#include "exporter/node/node_history.h"
+#include "exporter/ledger/node_history.h"
 
 namespace nccl_exporter::exporter {
 

@@ -11,7 +11,7 @@
 #include "exporter/findings/node_troubles.h"
 #include "exporter/findings/not_judged.h"
 #include "exporter/findings/unmeasured_ranks.h"
-#include "exporter/node/local_communicators.h"
+#include "exporter/ledger/local_communicators.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -17,7 +17,7 @@
 #include "exporter/findings/late/bandwidth_past.h"
 #include "exporter/findings/late_ranks.h"
 #include "exporter/findings/losses/lost_operations.h"
-#include "exporter/node/node_history.h"
+#include "exporter/ledger/node_history.h"
 
 namespace nccl_exporter::exporter {
 

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "exporter/findings/node_judge.h"
-#include "exporter/node/snapshot_source.h"
+#include "exporter/ledger/snapshot_source.h"
 
 namespace nccl_exporter::exporter {
 

@@ -12,7 +12,7 @@
 #include <sstream>
 #include <thread>
 
-#include "exporter/node/snapshot_source.h"
+#include "exporter/ledger/snapshot_source.h"
 
 namespace nccl_exporter::exporter {
 namespace {

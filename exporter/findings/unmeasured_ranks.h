@@ -8,7 +8,7 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
-#include "exporter/node/local_communicators.h"
+#include "exporter/ledger/local_communicators.h"
 
 namespace nccl_exporter::exporter {
 

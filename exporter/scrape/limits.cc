@@ -13,7 +13,7 @@
 #include "exporter/http/answer_budget.h"
 #include "exporter/http/basic_auth.h"
 #include "exporter/http/http_server.h"
-#include "exporter/node/node_history.h"
+#include "exporter/ledger/node_history.h"
 #include "exporter/scrape/scrape_page.h"
 #include "exporter/series/exposition_builder.h"
 #include "exporter/series/labels/new_set_budget.h"

@@ -7,7 +7,7 @@
 #include "exporter/catalogue/collect.h"
 #include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/exposition.h"
-#include "exporter/node/snapshot_source.h"
+#include "exporter/ledger/snapshot_source.h"
 #include "exporter/scrape/daemon_metrics.h"
 #include "exporter/series/snapshot_families.h"
 

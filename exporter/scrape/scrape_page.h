@@ -14,7 +14,7 @@
 #include "exporter/findings/finding.h"
 #include "exporter/http/answer_budget.h"
 #include "exporter/http/http_server.h"
-#include "exporter/node/snapshot_source.h"
+#include "exporter/ledger/snapshot_source.h"
 #include "exporter/scrape/daemon_metrics.h"
 #include "exporter/scrape/node_exposition.h"
 #include "exporter/scrape/page_builder.h"

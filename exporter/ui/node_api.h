@@ -15,8 +15,8 @@
 #include "exporter/findings/node_watch.h"
 #include "exporter/http/answer_budget.h"
 #include "exporter/http/http_server.h"
-#include "exporter/node/shared_read.h"
-#include "exporter/node/snapshot_source.h"
+#include "exporter/ledger/shared_read.h"
+#include "exporter/ledger/snapshot_source.h"
 #include "exporter/ui/node_json.h"
 
 namespace nccl_exporter::exporter {

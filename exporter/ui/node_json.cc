@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "exporter/findings/findings_json.h"
-#include "exporter/node/watched_directories.h"
+#include "exporter/ledger/watched_directories.h"
 #include "exporter/series/labels/series_labels.h"
 #include "exporter/text/utf8.h"
 #include "exporter/text/version.h"

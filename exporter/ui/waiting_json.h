@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "exporter/node/local_communicators.h"
-#include "exporter/node/node_history.h"
+#include "exporter/ledger/local_communicators.h"
+#include "exporter/ledger/node_history.h"
 #include "proto/collective.h"
 
 namespace nccl_exporter::exporter {

@@ -7,7 +7,7 @@
 
 #include "exporter/findings/node_watch.h"
 #include "exporter/http/http_server.h"
-#include "exporter/node/snapshot_source.h"
+#include "exporter/ledger/snapshot_source.h"
 #include "exporter/scrape/scrape_page.h"
 #include "exporter/trace/trace_page.h"
 #include "exporter/ui/node_api.h"

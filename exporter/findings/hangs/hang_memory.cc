@@ -7,7 +7,7 @@
 
 #include "exporter/findings/hangs/wait_graph.h"
 #include "exporter/findings/judgement_times.h"
-#include "exporter/node/fair_shares.h"
+#include "exporter/ledger/fair_shares.h"
 
 namespace nccl_exporter::exporter {
 namespace {

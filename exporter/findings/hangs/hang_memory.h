@@ -4,7 +4,7 @@
 // Not thread-safe: its owner locks.
 //
 // Bounded: it has the communicators of the latest snapshot alone, and beside the ranks of that
-// kMaxAbsentRanks others. Users share these (exporter/node/fair_shares.h).
+// kMaxAbsentRanks others. Users share these (exporter/ledger/fair_shares.h).
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@
 #include "collector/node_snapshot.h"
 #include "exporter/findings/hangs/hang_memory.h"
 #include "exporter/findings/judgement_times.h"
-#include "exporter/node/local_communicators.h"
+#include "exporter/ledger/local_communicators.h"
 
 namespace nccl_exporter::exporter {
 

@@ -10,8 +10,8 @@
 
 #include "exporter/findings/late/busy_rates.h"
 #include "exporter/findings/words.h"
-#include "exporter/node/fair_shares.h"
-#include "exporter/node/local_communicators.h"
+#include "exporter/ledger/fair_shares.h"
+#include "exporter/ledger/local_communicators.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -15,7 +15,7 @@
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
 #include "exporter/findings/judgement_times.h"
-#include "exporter/node/node_history.h"
+#include "exporter/ledger/node_history.h"
 #include "proto/collective.h"
 
 namespace nccl_exporter::exporter {

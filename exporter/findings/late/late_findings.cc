@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "exporter/findings/words.h"
-#include "exporter/node/local_communicators.h"
+#include "exporter/ledger/local_communicators.h"
 
 namespace nccl_exporter::exporter {
 namespace {

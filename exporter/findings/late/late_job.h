@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "exporter/findings/late_ranks.h"
-#include "exporter/node/node_history.h"
+#include "exporter/ledger/node_history.h"
 #include "exporter/testing/example_snapshot.h"
 
 namespace nccl_exporter::exporter {

@@ -12,8 +12,8 @@
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
 #include "exporter/findings/judgement_times.h"
-#include "exporter/node/local_communicators.h"
-#include "exporter/node/node_history.h"
+#include "exporter/ledger/local_communicators.h"
+#include "exporter/ledger/node_history.h"
 #include "proto/loss.h"
 
 namespace nccl_exporter::exporter {

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/ledger/derived_counters.h"
+
+#include <algorithm>
+#include <set>
+
+namespace nccl_exporter::exporter {
+namespace {
+
+// Whether other nodes take part. Old profiler APIs do not say how many nodes there are.
+bool SpansNodes(const collector::CommunicatorSnapshot& communicator, uint64_t local_ranks) {
+  if (communicator.nodes != 0) return communicator.nodes > 1;
+  return local_ranks != 0 && local_ranks < communicator.ranks;
+}
+
+}  // namespace
+
+void DerivedCounters::Advance(collector::NodeSnapshot& node, const DerivedMoment& now) {
+  std::vector<Rank> ranks;
+  for (collector::ProcessSnapshot& process : node.processes) AdvanceProcess(process, now, ranks);
+  const bool ends_interval = now.monotonic_ns - interval_start_ns_ >= times_.interval_ns;
+  std::map<collector::CommunicatorKey, std::vector<Rank>> communicators;
+  for (const Rank& rank : ranks) {
+    if (rank.communicator->has_identity && !rank.communicator->is_overflow) {
+      communicators[CommunicatorKeyOf(*rank.process, *rank.communicator)].push_back(rank);
+    } else {
+      if (rank.counters->new_network())
+        rank.counters->node().CountNetwork(*rank.counters->new_network(), {});
+      Fill(rank, SpansNodes(*rank.communicator, 0), false, now);
+    }
+  }
+  for (const auto& [key, local] : communicators) AdvanceCommunicator(local, now, ends_interval);
+  if (ends_interval) {
+    for (const Rank& rank : ranks) rank.counters->EndInterval(now.monotonic_ns);
+    interval_start_ns_ = now.monotonic_ns;
+  }
+  Forget(now);
+  has_previous_ = true;
+  previous_realtime_ns_ = now.realtime_ns;
+}
+
+bool DerivedCounters::IsInUse(const Rank& rank) {
+  return rank.process->is_alive && !rank.communicator->is_closed;
+}
+
+void DerivedCounters::AdvanceCommunicator(std::span<const Rank> ranks, const DerivedMoment& now,
+                                          bool ends_interval) const {
+  // Of two with one number the newest in use, whose row is served.
+  const auto order = [](const Rank& rank) {
+    const collector::CommunicatorSnapshot& communicator = *rank.communicator;
+    return std::tuple(communicator.rank, !IsInUse(rank), -communicator.created_realtime_ns);
+  };
+  const Rank& lowest = *std::ranges::min_element(ranks, {}, order);
+  std::set<uint64_t> numbers;
+  std::vector<const TimesByOperation*> operations;
+  std::optional<uint64_t> compared;
+  for (const Rank& rank : ranks) {
+    numbers.insert(rank.communicator->rank);
+    if (rank.counters->HasIntervalSince(interval_start_ns_))
+      operations.push_back(&rank.counters->operations());
+    // All have the same, but one that a snapshot had missed has what was counted already.
+    if (rank.communicator->arrivals && IsInUse(rank))
+      compared = std::min(compared.value_or(~uint64_t{0}), rank.counters->new_compared());
+  }
+  NodeCounter& node = lowest.counters->node();
+  const collector::NetworkBusBytes network = node.network();
+  for (const Rank& rank : ranks) {
+    node.CountProgress(rank.counters->new_progress());
+    if (rank.counters->new_network()) node.CountNetwork(*rank.counters->new_network(), network);
+  }
+  if (compared) node.CountCompared(*compared);
+  if (ends_interval) node.CountLarge(operations, lowest.communicator->ranks);
+  for (const Rank& rank : ranks)
+    Fill(rank, SpansNodes(*rank.communicator, numbers.size()),
+         rank.communicator == lowest.communicator, now);
+}
+
+void DerivedCounters::Fill(const Rank& rank, bool spans_nodes, bool is_lowest,
+                           const DerivedMoment& now) const {
+  collector::CommunicatorSnapshot& communicator = *rank.communicator;
+  communicator.derived = rank.counters->Counts(spans_nodes, is_lowest);
+  communicator.derived->is_quiet =
+      rank.process->IsHalted() || communicator.last_progress_monotonic_ns == 0 ||
+      now.monotonic_ns - communicator.last_progress_monotonic_ns >= times_.quiet_ns;
+}
+
+// A clock that was set between two snapshots makes a new one look old: it then starts at 0.
+bool DerivedCounters::IsNew(int64_t created_realtime_ns) const {
+  return has_previous_ && created_realtime_ns >= previous_realtime_ns_ - times_.latest_sight_ns;
+}
+
+void DerivedCounters::AdvanceProcess(collector::ProcessSnapshot& snapshot, const DerivedMoment& now,
+                                     std::vector<Rank>& ranks) {
+  const ProcessKey key(snapshot.file.device, snapshot.file.inode, snapshot.start_realtime_ns);
+  const auto [found, is_first] = processes_.try_emplace(key);
+  Process& process = found->second;
+  if (is_first) {
+    process.since_realtime_ns =
+        IsNew(snapshot.start_realtime_ns) ? snapshot.start_realtime_ns : now.realtime_ns;
+  }
+  process.uid = snapshot.uid;
+  process.seen_ns = now.monotonic_ns;
+  uint64_t progress = 0;
+  for (collector::CommunicatorSnapshot& communicator : snapshot.communicators) {
+    CommunicatorCounters& counters = Find(process, snapshot, communicator, now);
+    counters.Advance(snapshot, communicator, now, times_);
+    progress += counters.progress();
+    ranks.push_back({&snapshot, &communicator, &counters});
+    process.has_times |= counters.has_times();
+    process.has_point_to_point |= counters.has_point_to_point();
+  }
+  uint64_t kernel_ns = process.gone_kernel_ns;
+  uint64_t point_to_point = process.gone_point_to_point;
+  for (const auto& [slot, counters] : process.communicators) {
+    kernel_ns += counters.NewKernelNs();
+    point_to_point += counters.NewPointToPoint();
+  }
+  collector::DerivedProcessCounts& counts = snapshot.derived.emplace();
+  counts.since_realtime_ns = process.since_realtime_ns;
+  counts.progress = progress;
+  if (process.has_times) counts.kernel_ns = kernel_ns;
+  if (process.has_point_to_point) counts.point_to_point_operations = point_to_point;
+}
+
+CommunicatorCounters& DerivedCounters::Find(Process& process,
+                                            const collector::ProcessSnapshot& snapshot,
+                                            const collector::CommunicatorSnapshot& communicator,
+                                            const DerivedMoment& now) {
+  const auto [found, is_first] = process.communicators.try_emplace(communicator.slot);
+  CommunicatorCounters& counters = found->second;
+  if (!is_first && counters.generation() == communicator.generation) return counters;
+  if (!is_first) {
+    process.gone_kernel_ns += counters.NewKernelNs();
+    process.gone_point_to_point += counters.NewPointToPoint();
+    counters = {};
+  }
+  if (IsNew(communicator.created_realtime_ns)) {
+    counters.BeginNew(snapshot, communicator, now);
+  } else {
+    counters.BeginWithoutPast(snapshot, communicator, now);
+  }
+  return counters;
+}
+
+void DerivedCounters::Forget(const DerivedMoment& now) {
+  std::set<uint64_t> too_many;  // users
+  const auto is_over = [&](uint64_t uid, int64_t seen_ns) {
+    return now.monotonic_ns - seen_ns > times_.forget_ns ||
+           (too_many.contains(uid) && seen_ns != now.monotonic_ns);
+  };
+  const auto forget = [&] {
+    std::erase_if(processes_,
+                  [&](const auto& item) { return is_over(item.second.uid, item.second.seen_ns); });
+    for (auto& entry : processes_) {
+      Process& process = entry.second;
+      std::erase_if(process.communicators, [&](const auto& item) {
+        const CommunicatorCounters& counters = item.second;
+        if (!is_over(process.uid, counters.advanced_ns())) return false;
+        process.gone_kernel_ns += counters.NewKernelNs();
+        process.gone_point_to_point += counters.NewPointToPoint();
+        return true;
+      });
+    }
+  };
+  forget();
+  std::map<uint64_t, size_t> absent;  // by user
+  for (const auto& [key, process] : processes_) {
+    size_t& count = absent[process.uid];
+    if (process.seen_ns != now.monotonic_ns) ++count;
+    for (const auto& [slot, counters] : process.communicators)
+      count += counters.advanced_ns() != now.monotonic_ns;
+  }
+  for (const auto& [uid, count] : absent) {
+    if (count > kMostAbsent) too_many.insert(uid);
+  }
+  if (!too_many.empty()) forget();
+}
+
+size_t DerivedCounters::remembered() const {
+  size_t sum = processes_.size();
+  for (const auto& [key, process] : processes_) sum += process.communicators.size();
+  return sum;
+}
+
+template <typename Archive>
+void DerivedCounters::Transfer(Archive& archive, Process& process) {
+  archive(process.uid, process.gone_kernel_ns, process.gone_point_to_point, process.has_times,
+          process.has_point_to_point, process.since_realtime_ns, process.seen_ns);
+  size_t count = TransferCount(archive, process.communicators.size());
+  if constexpr (Archive::kReads) {
+    for (uint32_t slot = 0; count > 0 && archive.is_good(); --count) {
+      archive(slot);
+      process.communicators[slot].Transfer(archive);
+    }
+  } else {
+    for (auto& [slot, counters] : process.communicators) {
+      archive(slot);
+      counters.Transfer(archive);
+    }
+  }
+}
+
+template <typename Archive>
+void DerivedCounters::Transfer(Archive& archive) {
+  archive(has_previous_, previous_realtime_ns_, interval_start_ns_);
+  size_t count = TransferCount(archive, processes_.size());
+  if constexpr (Archive::kReads) {
+    for (ProcessKey key; count > 0 && archive.is_good(); --count) {
+      archive(std::get<0>(key), std::get<1>(key), std::get<2>(key));
+      Transfer(archive, processes_[key]);
+    }
+    if (archive.left() != 0) archive.Fail();
+  } else {
+    for (auto& [key, process] : processes_) {
+      archive(std::get<0>(key), std::get<1>(key), std::get<2>(key));
+      Transfer(archive, process);
+    }
+  }
+}
+
+std::vector<uint64_t> DerivedCounters::Words() {
+  StateWriter writer;
+  Transfer(writer);
+  return writer.Take();
+}
+
+bool DerivedCounters::Restore(std::span<const uint64_t> words) {
+  DerivedCounters restored(times_);
+  StateReader reader(words);
+  restored.Transfer(reader);
+  if (!reader.is_good()) return false;
+  has_previous_ = restored.has_previous_;
+  previous_realtime_ns_ = restored.previous_realtime_ns_;
+  interval_start_ns_ = restored.interval_start_ns_;
+  processes_ = std::move(restored.processes_);
+  return true;
+}
+
+}  // namespace nccl_exporter::exporter

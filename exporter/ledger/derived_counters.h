@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// DerivedCounters, the counters that the daemon derives from one snapshot after the other, for all
+// communicators and processes of the node. For one thread at a time.
+//
+// A process is recognized by its file and its start, a communicator by its process, slot and
+// generation. If it is met for the first time and is older than the snapshot before, its past is
+// not known (communicator_counters.h). A communicator that is gone stays in the sums of its
+// process: in a slot of its own until the slot is used again or the communicator is forgotten, and
+// then as numbers.
+//
+// What no snapshot has is forgotten after DerivedTimes::forget_ns, and earlier where one user has
+// more of it than kMostAbsent.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+#include "exporter/ledger/communicator_counters.h"
+#include "exporter/ledger/derived_times.h"
+
+namespace nccl_exporter::exporter {
+
+// Communicators and processes of one user that are remembered at most while no snapshot has them:
+// as many as a snapshot holds communicators. With more, all of this user are forgotten.
+inline constexpr size_t kMostAbsent = collector::kMaxCommunicators;
+
+class DerivedCounters {
+ public:
+  explicit DerivedCounters(const DerivedTimes& times = {}) : times_(times) {}
+
+  // Counts what is new in the snapshot, and fills its derived counts.
+  void Advance(collector::NodeSnapshot& node, const DerivedMoment& now);
+
+  // Communicators and processes that are remembered, those of no snapshot included.
+  size_t remembered() const;
+
+  // The state as words, and a state that Words() made. Restore() leaves everything as it is if it
+  // cannot be one; then it returns false.
+  std::vector<uint64_t> Words();
+  bool Restore(std::span<const uint64_t> words);
+
+ private:
+  using ProcessKey = std::tuple<uint64_t, uint64_t, int64_t>;  // device, inode, start
+  struct Process {
+    uint64_t uid = 0;
+    std::map<uint32_t, CommunicatorCounters> communicators;  // by slot
+    uint64_t gone_kernel_ns = 0;
+    uint64_t gone_point_to_point = 0;
+    bool has_times = false;
+    bool has_point_to_point = false;
+    int64_t since_realtime_ns = 0;
+    int64_t seen_ns = 0;  // CLOCK_MONOTONIC
+  };
+
+  template <typename Archive>
+  void Transfer(Archive& archive);
+  template <typename Archive>
+  static void Transfer(Archive& archive, Process& process);
+
+  // A rank in the snapshot that is being counted.
+  struct Rank {
+    const collector::ProcessSnapshot* process;
+    collector::CommunicatorSnapshot* communicator;
+    CommunicatorCounters* counters;
+  };
+
+  static bool IsInUse(const Rank& rank);
+  bool IsNew(int64_t created_realtime_ns) const;
+  // Appends the ranks of the process.
+  void AdvanceProcess(collector::ProcessSnapshot& snapshot, const DerivedMoment& now,
+                      std::vector<Rank>& ranks);
+  // Fills the derived counts of the ranks that one communicator has on this node.
+  void AdvanceCommunicator(std::span<const Rank> ranks, const DerivedMoment& now,
+                           bool ends_interval) const;
+  void Fill(const Rank& rank, bool spans_nodes, bool is_lowest, const DerivedMoment& now) const;
+  CommunicatorCounters& Find(Process& process, const collector::ProcessSnapshot& snapshot,
+                             const collector::CommunicatorSnapshot& communicator,
+                             const DerivedMoment& now);
+  void Forget(const DerivedMoment& now);
+
+  DerivedTimes times_;
+  bool has_previous_ = false;
+  int64_t previous_realtime_ns_ = 0;  // of the snapshot before
+  int64_t interval_start_ns_ = 0;     // CLOCK_MONOTONIC
+  std::map<ProcessKey, Process> processes_;
+};
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/ledger/node_counter.h"
+
+#include <cmath>
+
+namespace nccl_exporter::exporter {
+namespace {
+
+// Another collective and size is counted when it has moved so many times the bytes.
+constexpr uint64_t kLargerBy = 2;
+
+// Collectives of this size and more are bound by bandwidth: those that NCCLBandwidthDegraded reads.
+constexpr size_t kFirstLargeClass = 4;
+static_assert(kSizeClassBounds[kFirstLargeClass] == 16 << 20);
+
+constexpr uint64_t kMost = uint64_t{1} << 62;
+
+double BusBytesOf(const OperationKey& key, uint64_t bytes, uint64_t ranks) {
+  return BusBytes(static_cast<Function>(key.first), bytes, static_cast<uint32_t>(ranks));
+}
+
+bool IsLarge(const OperationKey& key, uint64_t ranks) {
+  return !TraitsOf(static_cast<Function>(key.first)).is_point_to_point &&
+         key.second >= kFirstLargeClass && BusBytesOf(key, 1, ranks) > 0;
+}
+
+// Of this interval; nothing was timed where a count is 0.
+collector::LargeCounts NewCounts(const OperationKey& key, const OperationTimes& times,
+                                 uint64_t ranks) {
+  const TimedCounts more = times.InThisInterval();
+  const double bus_bytes = std::nearbyint(BusBytesOf(key, more.bytes, ranks));
+  if (!(bus_bytes < static_cast<double>(kMost))) return {};
+  return {.timed_operations = more.operations,
+          .bus_bytes = static_cast<uint64_t>(bus_bytes),
+          .busy_ns = more.busy_ns};
+}
+
+bool IsTimed(const collector::LargeCounts& counts) {
+  return counts.timed_operations != 0 && counts.bus_bytes != 0 && counts.busy_ns != 0;
+}
+
+bool IsFaster(const collector::LargeCounts& a, const collector::LargeCounts& b) {
+  return static_cast<double>(a.bus_bytes) * static_cast<double>(b.busy_ns) >
+         static_cast<double>(b.bus_bytes) * static_cast<double>(a.busy_ns);
+}
+
+bool Fits(uint64_t sum, uint64_t more) { return more < kMost && sum + more < kMost; }
+
+}  // namespace
+
+void NodeCounter::CountProgress(uint64_t more) {
+  has_progress_ = true;
+  if (Fits(progress_, more)) progress_ += more;
+}
+
+void NodeCounter::CountLarge(std::span<const TimesByOperation* const> local, uint64_t ranks) {
+  if (!Choose(local, ranks)) return;
+  collector::LargeCounts fastest;
+  for (const TimesByOperation* const operations : local) {
+    const auto found = operations->find(choice_);
+    if (found == operations->end()) continue;
+    const collector::LargeCounts one = NewCounts(choice_, found->second, ranks);
+    if (IsTimed(one) && (!IsTimed(fastest) || IsFaster(one, fastest))) fastest = one;
+  }
+  if (!IsTimed(fastest)) return;
+  collector::LargeCounts& sum = large_[choice_];
+  if (Fits(sum.timed_operations, fastest.timed_operations) &&
+      Fits(sum.bus_bytes, fastest.bus_bytes) && Fits(sum.busy_ns, fastest.busy_ns))
+    sum += fastest;
+}
+
+void NodeCounter::CountNetwork(const NetworkIncrease& more,
+                               const collector::NetworkBusBytes& before) {
+  has_network_ = true;
+  for (size_t i = 0; i < more.bytes.all.size(); ++i) {
+    if (more.is_first[i] && before.timed[i] != 0) continue;
+    const uint64_t all = more.bytes.all[i], timed = more.bytes.timed[i];
+    if (all >= kMost || timed >= kMost) continue;
+    if (!Fits(network_.all[i], all) || !Fits(network_.timed[i], timed))
+      network_.all[i] = network_.timed[i] = 0;
+    network_.all[i] += all;
+    network_.timed[i] += timed;
+  }
+}
+
+bool NodeCounter::Choose(std::span<const TimesByOperation* const> local, uint64_t ranks) {
+  std::map<OperationKey, double> bytes;
+  for (const TimesByOperation* const operations : local) {
+    for (const auto& [key, times] : *operations) {
+      if (IsLarge(key, ranks)) bytes[key] += static_cast<double>(times.seen().bytes);
+    }
+  }
+  OperationKey most;
+  double most_bytes = 0;
+  for (const auto& [key, sum] : bytes) {
+    if (sum <= most_bytes) continue;
+    most = key;
+    most_bytes = sum;
+  }
+  if (most_bytes == 0) return has_choice_;
+  if (!has_choice_ || most_bytes >= static_cast<double>(kLargerBy) * bytes[choice_]) choice_ = most;
+  return has_choice_ = true;
+}
+
+collector::NodeCounts NodeCounter::Counts() const {
+  collector::NodeCounts counts;
+  if (has_compared_) counts.compared = compared_;
+  if (has_progress_) counts.progress = progress_;
+  if (has_network_) counts.network = network_;
+  for (const auto& [key, sum] : large_)
+    counts.large.emplace(collector::OperationKind{static_cast<Function>(key.first), key.second},
+                         sum);
+  return counts;
+}
+
+}  // namespace nccl_exporter::exporter

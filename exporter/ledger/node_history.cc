@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+// Differences between snapshots.
+#include "exporter/ledger/node_history.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "exporter/ledger/fair_shares.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+constexpr int64_t kLatestSightNs = std::chrono::nanoseconds(kLatestSight).count();
+
+// Counters only grow; where one did not, it is another one's, and what it says is new.
+uint64_t Grown(uint64_t before, uint64_t now) { return now >= before ? now - before : now; }
+
+constexpr size_t BinOf(size_t bucket) {
+  return bucket == 0 ? 0 : std::min((bucket - 1) / kBucketsPerBin + 1, kDurationBins - 1);
+}
+
+void AddDurations(const collector::FunctionSnapshot& before, const collector::FunctionSnapshot& now,
+                  ActivityDelta& activity) {
+  std::array<uint64_t, kDurationBins> bins{};
+  for (const auto& [bin, count] : activity.durations) bins[bin] = count;
+  for (size_t bucket = 0; bucket < now.duration.size(); ++bucket) {
+    bins[BinOf(bucket)] += Grown(before.duration[bucket], now.duration[bucket]);
+  }
+  activity.durations.clear();
+  for (size_t bin = 0; bin < bins.size(); ++bin) {
+    if (bins[bin] == 0) continue;
+    const uint64_t count = std::min<uint64_t>(bins[bin], std::numeric_limits<uint32_t>::max());
+    activity.durations.emplace_back(static_cast<uint8_t>(bin), static_cast<uint32_t>(count));
+  }
+}
+
+ActivityDelta Difference(const collector::FunctionSnapshot& before,
+                         const collector::FunctionSnapshot& now, Function function,
+                         uint64_t ranks) {
+  ActivityDelta activity;
+  for (size_t i = 0; i < now.sizes.size(); ++i) {
+    activity.operations += Grown(before.sizes[i].operations, now.sizes[i].operations);
+    activity.bytes += Grown(before.sizes[i].bytes, now.sizes[i].bytes);
+    activity.timed_operations +=
+        Grown(before.sizes[i].timed_operations, now.sizes[i].timed_operations);
+    activity.busy_ns += Grown(before.sizes[i].busy_ns, now.sizes[i].busy_ns);
+    activity.bus_bytes +=
+        BusBytes(function, Grown(before.sizes[i].timed_bytes, now.sizes[i].timed_bytes),
+                 static_cast<uint32_t>(ranks));
+  }
+  return activity;
+}
+
+void AddTraffic(const collector::FunctionSnapshot& before, const collector::FunctionSnapshot& now,
+                Function function, std::vector<TrafficDelta>& traffic) {
+  for (size_t i = 0; i < now.sizes.size(); ++i) {
+    const collector::SizeClassSnapshot& old = before.sizes[i];
+    const collector::SizeClassSnapshot& counts = now.sizes[i];
+    if (old == counts) continue;
+    traffic.push_back({.function = function,
+                       .size_class = static_cast<uint8_t>(i),
+                       .operations = Grown(old.operations, counts.operations),
+                       .bytes = Grown(old.bytes, counts.bytes),
+                       .timed_operations = Grown(old.timed_operations, counts.timed_operations),
+                       .timed_bytes = Grown(old.timed_bytes, counts.timed_bytes),
+                       .busy_ns = Grown(old.busy_ns, counts.busy_ns)});
+  }
+}
+
+collector::NetworkCounts Difference(const collector::NetworkCounts& before,
+                                    const collector::NetworkCounts& now) {
+  collector::NetworkCounts grown;
+  for (size_t i = 0; i < grown.directions.size(); ++i) {
+    const collector::NetworkDirectionCounts& old = before.directions[i];
+    const collector::NetworkDirectionCounts& counts = now.directions[i];
+    for (size_t state = 0; state < counts.wait_ns.size(); ++state)
+      grown.directions[i].wait_ns[state] = Grown(old.wait_ns[state], counts.wait_ns[state]);
+    grown.directions[i].bytes = Grown(old.bytes, counts.bytes);
+    grown.directions[i].operations = Grown(old.operations, counts.operations);
+  }
+  return grown;
+}
+
+collector::NetworkBusBytes Difference(const collector::NetworkBusBytes& before,
+                                      const collector::NetworkBusBytes& now) {
+  collector::NetworkBusBytes grown;
+  for (size_t i = 0; i < grown.all.size(); ++i) {
+    grown.all[i] = Grown(before.all[i], now.all[i]);
+    grown.timed[i] = Grown(before.timed[i], now.timed[i]);
+  }
+  return grown;
+}
+
+// Of the rank with the most in each communicator.
+uint64_t ComparedIn(const std::map<RankKey, RankDelta>& ranks) {
+  uint64_t sum = 0, most = 0;
+  const collector::CommunicatorKey* last = nullptr;
+  for (const auto& [key, delta] : ranks) {
+    if (last == nullptr || *last != key.first) {
+      sum += most;
+      most = 0;
+    }
+    most = std::max(most, delta.arrivals.compared);
+    last = &key.first;
+  }
+  return sum + most;
+}
+
+}  // namespace
+
+ActivityDelta& ActivityDelta::operator+=(const ActivityDelta& more) {
+  operations += more.operations;
+  bytes += more.bytes;
+  timed_operations += more.timed_operations;
+  busy_ns += more.busy_ns;
+  bus_bytes += more.bus_bytes;
+  return *this;
+}
+
+double ActivityDelta::MeanDurationSeconds() const {
+  if (timed_operations == 0) return std::numeric_limits<double>::quiet_NaN();
+  return static_cast<double>(busy_ns) / 1e9 / static_cast<double>(timed_operations);
+}
+
+double ActivityDelta::BusBandwidth() const {
+  if (busy_ns == 0 || bus_bytes == 0) return std::numeric_limits<double>::quiet_NaN();
+  return bus_bytes / (static_cast<double>(busy_ns) / 1e9);
+}
+
+double TrafficDelta::MeanSeconds() const {
+  if (timed_operations == 0) return std::numeric_limits<double>::quiet_NaN();
+  return static_cast<double>(busy_ns) / 1e9 / static_cast<double>(timed_operations);
+}
+
+RankDelta& RankDelta::operator+=(const RankDelta& more) {
+  arrivals += more.arrivals;
+  network += more.network;
+  network_bus_bytes += more.network_bus_bytes;
+  for (const TrafficDelta& delta : more.traffic) {
+    const auto found = std::ranges::find_if(traffic, [&](const TrafficDelta& here) {
+      return here.function == delta.function && here.size_class == delta.size_class;
+    });
+    if (found == traffic.end()) {
+      traffic.push_back(delta);
+      continue;
+    }
+    found->operations += delta.operations;
+    found->bytes += delta.bytes;
+    found->timed_operations += delta.timed_operations;
+    found->timed_bytes += delta.timed_bytes;
+    found->busy_ns += delta.busy_ns;
+  }
+  return *this;
+}
+
+void NodeHistory::Record(const collector::NodeSnapshot& node, int64_t monotonic_ns) {
+  const auto step = std::make_shared<Step>();
+  step->end_realtime_ns = node.taken_realtime_ns;
+  step->seconds = static_cast<double>(monotonic_ns - before_monotonic_ns_) / 1e9;
+  const auto now_shared = std::make_shared<std::map<SlotKey, Counts>>();
+  std::map<SlotKey, Counts>& now = *now_shared;
+  for (const CommunicatorOnNode& communicator : CommunicatorsOnNode(node)) {
+    for (const RankOnNode& rank : communicator.ranks) {
+      const collector::CommunicatorSnapshot& here = *rank.communicator;
+      const SlotKey place{rank.process->file, here.slot, here.generation};
+      Counts& counts = now[place];
+      counts.functions = here.functions;
+      counts.arrivals = here.arrivals.value_or(collector::ArrivalCounts{});
+      counts.network = here.network.value_or(collector::NetworkCounts{});
+      counts.network_bus_bytes = here.network_bus_bytes.value_or(collector::NetworkBusBytes{});
+      const auto before = before_->find(place);
+      const bool is_first = before == before_->end();
+      if (!has_before_ || (is_first && !IsNew(here.created_realtime_ns))) continue;
+      const Counts zeros;
+      const Counts& old = is_first ? zeros : before->second;
+      Compare(rank, communicator.key, old, counts, *step);
+      CompareRank(rank, communicator.key, old, counts, *step);
+    }
+  }
+  CompareLosses(node, *step);
+  Fit(*step);
+  if (has_before_ && step->seconds > 0) steps_.push_back(step);
+  if (steps_.size() > kHistorySteps) steps_.pop_front();
+  before_ = now_shared;
+  before_realtime_ns_ = node.taken_realtime_ns;
+  before_monotonic_ns_ = monotonic_ns;
+  has_before_ = true;
+}
+
+bool NodeHistory::IsNew(int64_t realtime_ns) const {
+  return has_before_ && realtime_ns >= before_realtime_ns_ - kLatestSightNs;
+}
+
+void NodeHistory::Compare(const RankOnNode& rank, const collector::CommunicatorKey& key,
+                          const Counts& before, const Counts& now, Step& step) {
+  for (size_t i = 0; i < now.functions.size(); ++i) {
+    if (!now.functions.IsInUse(i)) continue;
+    const collector::FunctionSnapshot& old = before.functions[i];
+    const collector::FunctionSnapshot& counts = now.functions[i];
+    const auto function = static_cast<Function>(i);
+    const ActivityDelta difference = Difference(old, counts, function, rank.communicator->ranks);
+    if (difference.operations == 0 && difference.timed_operations == 0) continue;
+    ActivityDelta& sum = step.activities[{key, function}];
+    sum += difference;
+    AddDurations(old, counts, sum);
+  }
+}
+
+void NodeHistory::CompareRank(const RankOnNode& rank, const collector::CommunicatorKey& key,
+                              const Counts& before, const Counts& now, Step& step) {
+  RankDelta difference;
+  difference.arrivals = {
+      .compared = Grown(before.arrivals.compared, now.arrivals.compared),
+      .last = Grown(before.arrivals.last, now.arrivals.last),
+      .lateness_ns = Grown(before.arrivals.lateness_ns, now.arrivals.lateness_ns),
+      .estimated = Grown(before.arrivals.estimated, now.arrivals.estimated)};
+  difference.network = Difference(before.network, now.network);
+  difference.network_bus_bytes = Difference(before.network_bus_bytes, now.network_bus_bytes);
+  for (size_t i = 0; i < now.functions.size(); ++i) {
+    if (!now.functions.IsInUse(i)) continue;
+    AddTraffic(before.functions[i], now.functions[i], static_cast<Function>(i), difference.traffic);
+  }
+  if (difference.traffic.empty() && difference.arrivals == collector::ArrivalCounts{} &&
+      difference.network == collector::NetworkCounts{})
+    return;
+  step.ranks[{key, rank.communicator->rank}] += difference;
+}
+
+void NodeHistory::Fit(Step& step) {
+  const auto one = [](const auto&) { return size_t{1}; };
+  const auto user_of_key = [](const auto& entry) { return entry.first.first.uid; };
+  const auto user_of_loss = [](const LossDelta& loss) { return loss.uid; };
+  const auto traffic = [](const auto& entry) { return entry.second.traffic.size(); };
+  left_out_ += KeepFairShares(step.activities, kHistorySeries, user_of_key, one);
+  left_out_ += KeepFairShares(step.ranks, kHistoryRanks, user_of_key, one);
+  left_out_ += KeepFairShares(step.ranks, kHistoryTraffic, user_of_key, traffic);
+  left_out_ += KeepFairShares(step.losses, kHistoryLosses, user_of_loss, one);
+  step.compared = ComparedIn(step.ranks);
+}
+
+void NodeHistory::CompareLosses(const collector::NodeSnapshot& node, Step& step) {
+  std::map<collector::FileKey, LossCounts> now;
+  for (const collector::ProcessSnapshot& process : node.processes) {
+    now[process.file] = process.losses;
+    const auto before = losses_before_->find(process.file);
+    const bool is_first = before == losses_before_->end();
+    if (is_first && !IsNew(process.start_realtime_ns)) continue;
+    for (size_t i = 0; i < process.losses.size(); ++i) {
+      const uint64_t events = Grown(is_first ? 0 : before->second[i], process.losses[i]);
+      if (events != 0)
+        step.losses.push_back({process.file, process.uid, static_cast<Loss>(i), events});
+    }
+  }
+  losses_before_ = std::make_shared<const std::map<collector::FileKey, LossCounts>>(std::move(now));
+}
+
+const ActivityDelta* NodeHistory::At(size_t step, const collector::CommunicatorKey& communicator,
+                                     Function function) const {
+  const auto& activities = steps_[step]->activities;
+  const auto found = activities.find({communicator, function});
+  return found == activities.end() ? nullptr : &found->second;
+}
+
+HistoryWindow NodeHistory::Recent(const collector::CommunicatorKey& communicator, Function function,
+                                  double seconds) const {
+  HistoryWindow stretch;
+  for (size_t step = steps_.size(); step-- > 0 && stretch.seconds < seconds;) {
+    stretch.seconds += Seconds(step);
+    if (const ActivityDelta* const activity = At(step, communicator, function))
+      stretch.activity += *activity;
+  }
+  return stretch;
+}
+
+template <typename Add>
+double NodeHistory::ForRecent(const collector::CommunicatorKey& communicator, uint64_t rank,
+                              double seconds, Add add) const {
+  double passed = 0;
+  for (auto step = steps_.rbegin(); step != steps_.rend() && passed < seconds; ++step) {
+    passed += (*step)->seconds;
+    const auto found = (*step)->ranks.find({communicator, rank});
+    if (found != (*step)->ranks.end()) add(found->second);
+  }
+  return passed;
+}
+
+ArrivalWindow NodeHistory::RecentArrivals(const collector::CommunicatorKey& communicator,
+                                          uint64_t rank, double seconds) const {
+  ArrivalWindow stretch;
+  stretch.seconds = ForRecent(communicator, rank, seconds,
+                              [&](const RankDelta& delta) { stretch.counts += delta.arrivals; });
+  return stretch;
+}
+
+NetworkWindow NodeHistory::RecentNetwork(const collector::CommunicatorKey& communicator,
+                                         uint64_t rank, double seconds) const {
+  NetworkWindow stretch;
+  stretch.seconds = ForRecent(communicator, rank, seconds, [&](const RankDelta& delta) {
+    stretch.counts += delta.network;
+    stretch.bus_bytes += delta.network_bus_bytes;
+  });
+  return stretch;
+}
+
+std::optional<double> NetworkWindow::AllBytes(NetworkDirection direction) const {
+  const auto i = static_cast<size_t>(direction);
+  if (bus_bytes.timed[i] == 0) return std::nullopt;
+  return static_cast<double>(counts.directions[i].bytes) * static_cast<double>(bus_bytes.all[i]) /
+         static_cast<double>(bus_bytes.timed[i]);
+}
+
+RanksWindow NodeHistory::RecentRanks(double seconds, double until) const {
+  RanksWindow window;
+  double ago = 0;
+  for (auto step = steps_.rbegin(); step != steps_.rend() && ago < seconds; ++step) {
+    if (ago >= until) {
+      window.seconds += (*step)->seconds;
+      for (const auto& [key, delta] : (*step)->ranks) window.ranks[key] += delta;
+    }
+    ago += (*step)->seconds;
+  }
+  return window;
+}
+
+std::map<JobKey, uint64_t> NodeHistory::RecentOperations(double seconds) const {
+  std::map<JobKey, uint64_t> operations;
+  double ago = 0;
+  for (auto step = steps_.rbegin(); step != steps_.rend() && ago < seconds; ++step) {
+    ago += (*step)->seconds;
+    // The ranks of a communicator follow each other.
+    const collector::CommunicatorKey* last = nullptr;
+    uint64_t* of_job = nullptr;
+    for (const auto& [key, delta] : (*step)->ranks) {
+      if (last == nullptr || *last != key.first) of_job = &operations[JobKeyOf(key.first)];
+      last = &key.first;
+      for (const TrafficDelta& traffic : delta.traffic) *of_job += traffic.operations;
+    }
+  }
+  return operations;
+}
+
+uint64_t NodeHistory::ComparedOperations() const {
+  uint64_t sum = 0;
+  for (const auto& step : steps_) sum += step->compared;
+  return sum;
+}
+
+std::vector<RankWaiting> NodeHistory::Waiting(
+    size_t step, const collector::CommunicatorKey& communicator) const {
+  std::vector<RankWaiting> ranks;
+  double least = std::numeric_limits<double>::infinity();
+  const auto& all = steps_[step]->ranks;
+  for (auto rank = all.lower_bound({communicator, 0});
+       rank != all.end() && rank->first.first == communicator; ++rank) {
+    double seconds = 0;
+    bool is_known = false;
+    for (const TrafficDelta& delta : rank->second.traffic) {
+      if (TraitsOf(delta.function).is_point_to_point || delta.timed_operations == 0) continue;
+      seconds += delta.BusySeconds();
+      is_known = true;
+    }
+    if (!is_known) continue;
+    ranks.push_back({.rank = rank->first.second, .in_collectives = seconds / Seconds(step)});
+    least = std::min(least, ranks.back().in_collectives);
+  }
+  for (RankWaiting& rank : ranks) rank.transfer = least;
+  return ranks;
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// The last minutes of this node: what its communicators did in each of some hundred equal steps,
+// for the page and `top`.
+//
+// A step holds only what happened in it, so that an idle communicator costs nothing. Memory is
+// bounded by kHistorySteps times kHistorySeries (at most 1.3 KB each, where durations of every
+// length occur), kHistoryRanks (0.3 KB), kHistoryTraffic (48 bytes) and kHistoryLosses (40 bytes):
+// 109 MB at most; 8 ranks in 22 communicators take some 13 MB. Copies share the steps, which never
+// change.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+#include "exporter/ledger/local_communicators.h"
+#include "proto/buckets.h"
+#include "proto/collective.h"
+#include "proto/loss.h"
+
+namespace nccl_exporter::exporter {
+
+// How many steps are kept. The daemon's steps are kHistoryStep apart, so that it remembers ten
+// minutes.
+inline constexpr size_t kHistorySteps = 120;
+inline constexpr std::chrono::seconds kHistoryStep{5};
+
+// A communicator may be that old when a snapshot sees it first: the rest of its initialization on
+// the GPU, and a look through the directories, lie between.
+inline constexpr std::chrono::seconds kLatestSight = kHistoryStep;
+
+// Functions of communicators in one step; ranks that did something; functions and size classes of
+// these ranks, four of each; causes of losses of processes. Users share each (fair_shares.h). What
+// is over is left out of that step and counted.
+inline constexpr size_t kHistorySeries = 256;
+inline constexpr size_t kHistoryRanks = 1024;
+inline constexpr size_t kHistoryTraffic = 4 * kHistoryRanks;
+inline constexpr size_t kHistoryLosses = 1024;
+
+// Durations are kept in bins a factor 2^(1/4) wide: two native buckets each. Bin 0 takes what is up
+// to 2^-20 s, bin i what is up to 2^(i/4 - 20) s, the last one what is longer than 2^10 s.
+inline constexpr size_t kBucketsPerBin = 2;
+inline constexpr size_t kDurationBins = (DurationBuckets::kCount - 2) / kBucketsPerBin + 2;
+
+// What one function did on one communicator, all local ranks together, in a step or several.
+struct ActivityDelta {
+  uint64_t operations = 0;
+  uint64_t bytes = 0;
+  uint64_t timed_operations = 0;
+  uint64_t busy_ns = 0;  // of the timed ones
+  double bus_bytes = 0;  // of the timed ones; 0 where the bus factor is not known
+  std::vector<std::pair<uint8_t, uint32_t>> durations;  // bin, operations; not in sums
+
+  // NaN where nothing was timed.
+  double MeanDurationSeconds() const;
+  double BusBandwidth() const;  // bytes per second of busy time
+
+  ActivityDelta& operator+=(const ActivityDelta& more);  // without durations
+};
+
+// What one rank did with one function and one size class, in a step or several.
+struct TrafficDelta {
+  Function function = Function::kOther;
+  uint8_t size_class = 0;
+  uint64_t operations = 0;
+  uint64_t bytes = 0;
+  uint64_t timed_operations = 0;
+  uint64_t timed_bytes = 0;
+  uint64_t busy_ns = 0;  // of the timed ones
+
+  // Mean of the timed operations, and the time of all operations by that; NaN where nothing was
+  // timed.
+  double MeanSeconds() const;
+  double BusySeconds() const { return MeanSeconds() * static_cast<double>(operations); }
+};
+
+// What one rank did, in a step or several: only the functions and size classes that it used.
+struct RankDelta {
+  collector::ArrivalCounts arrivals;
+  collector::NetworkCounts network;  // what its network operations that were timed waited for
+  collector::NetworkBusBytes network_bus_bytes;  // if they are known
+  std::vector<TrafficDelta> traffic;
+
+  RankDelta& operator+=(const RankDelta& more);
+};
+using RankKey = std::pair<collector::CommunicatorKey, uint64_t>;  // and the rank in it
+
+// How long one rank was in collectives, in seconds per second: mean of the timed operations times
+// all operations. The rank that was in them for the shortest time waited for nobody, so its time is
+// the transfer, and the rest of the others' is waiting.
+struct RankWaiting {
+  uint64_t rank = 0;
+  double in_collectives = 0;
+  double transfer = 0;  // the same of all ranks of the communicator on this node
+
+  double waiting() const { return in_collectives - transfer; }
+};
+
+// What a process could not follow, or left untimed.
+struct LossDelta {
+  collector::FileKey process;
+  uint64_t uid = 0;  // its owner
+  Loss cause = Loss::kNoFreeCommunicatorSlot;
+  uint64_t events = 0;
+};
+
+// A stretch of time that ends with the newest step.
+struct HistoryWindow {
+  double seconds = 0;
+  ActivityDelta activity;
+};
+struct ArrivalWindow {
+  double seconds = 0;
+  collector::ArrivalCounts counts;
+};
+struct NetworkWindow {
+  double seconds = 0;
+  collector::NetworkCounts counts;
+  collector::NetworkBusBytes bus_bytes;
+
+  // Bytes of all network operations of the direction, as those of the timed ones let expect;
+  // nothing where it is not known what part was timed.
+  std::optional<double> AllBytes(NetworkDirection direction) const;
+};
+// The same of all ranks; it may end before the newest step.
+struct RanksWindow {
+  double seconds = 0;
+  std::map<RankKey, RankDelta> ranks;
+};
+
+// Not thread-safe: its owner locks. A copy may be read on another thread while the original
+// records.
+class NodeHistory {
+ public:
+  // Compares the snapshot with the one before; the first one is only remembered. `monotonic_ns`
+  // says when, on a clock that nobody sets.
+  void Record(const collector::NodeSnapshot& node, int64_t monotonic_ns);
+
+  size_t steps() const { return steps_.size(); }
+  // By the node's clock, nanoseconds since the epoch. Step 0 is the oldest.
+  int64_t EndRealtimeNs(size_t step) const { return steps_[step]->end_realtime_ns; }
+  double Seconds(size_t step) const { return steps_[step]->seconds; }
+
+  // Null where nothing happened.
+  const ActivityDelta* At(size_t step, const collector::CommunicatorKey& communicator,
+                          Function function) const;
+
+  // Sums over the newest steps: `seconds` of them, or a little more; less where that is all there
+  // is.
+  HistoryWindow Recent(const collector::CommunicatorKey& communicator, Function function,
+                       double seconds) const;
+  ArrivalWindow RecentArrivals(const collector::CommunicatorKey& communicator, uint64_t rank,
+                               double seconds) const;
+  NetworkWindow RecentNetwork(const collector::CommunicatorKey& communicator, uint64_t rank,
+                              double seconds) const;
+
+  // Sums over the steps that ended less than `seconds` ago, but at least `until` ago: as long, or a
+  // little longer.
+  RanksWindow RecentRanks(double seconds, double until = 0) const;
+  // Operations of each job that did any, over the steps that ended less than `seconds` ago.
+  std::map<JobKey, uint64_t> RecentOperations(double seconds) const;
+  // Arrivals that were compared in all steps: those of the rank with the most in each communicator
+  // and step, summed.
+  uint64_t ComparedOperations() const;
+  // The ranks with timed collectives in that step, by rank.
+  std::vector<RankWaiting> Waiting(size_t step,
+                                   const collector::CommunicatorKey& communicator) const;
+  // By process and cause.
+  const std::vector<LossDelta>& Losses(size_t step) const { return steps_[step]->losses; }
+
+  // Functions, ranks and losses that found no place, summed over all steps since the start.
+  uint64_t left_out() const { return left_out_; }
+
+ private:
+  struct Step {
+    int64_t end_realtime_ns = 0;
+    double seconds = 0;
+    std::map<std::pair<collector::CommunicatorKey, Function>, ActivityDelta> activities;
+    std::map<RankKey, RankDelta> ranks;
+    uint64_t compared = 0;  // see ComparedOperations()
+    std::vector<LossDelta> losses;
+  };
+  using SlotKey = std::tuple<collector::FileKey, uint32_t, uint64_t>;  // segment, slot, generation
+  struct Counts {
+    collector::FunctionSnapshots functions;
+    collector::ArrivalCounts arrivals;
+    collector::NetworkCounts network;
+    collector::NetworkBusBytes network_bus_bytes;
+  };
+  using LossCounts = std::array<uint64_t, kLossCount>;
+
+  // Calls `add` with what the rank did in each of the newest steps; their seconds.
+  template <typename Add>
+  double ForRecent(const collector::CommunicatorKey& communicator, uint64_t rank, double seconds,
+                   Add add) const;
+  static void Compare(const RankOnNode& rank, const collector::CommunicatorKey& key,
+                      const Counts& before, const Counts& now, Step& step);
+  static void CompareRank(const RankOnNode& rank, const collector::CommunicatorKey& key,
+                          const Counts& before, const Counts& now, Step& step);
+  void CompareLosses(const collector::NodeSnapshot& node, Step& step);
+  // Leaves out what finds no place.
+  void Fit(Step& step);
+  // Whether what began at `realtime_ns` and is met for the first time began since the last step, or
+  // just before; else it was there before this history.
+  bool IsNew(int64_t realtime_ns) const;
+
+  // Never null, and never changed: copies share them.
+  std::shared_ptr<const std::map<SlotKey, Counts>> before_ =
+      std::make_shared<const std::map<SlotKey, Counts>>();
+  std::shared_ptr<const std::map<collector::FileKey, LossCounts>> losses_before_ =
+      std::make_shared<const std::map<collector::FileKey, LossCounts>>();
+  int64_t before_realtime_ns_ = 0;
+  int64_t before_monotonic_ns_ = 0;
+  bool has_before_ = false;
+  std::deque<std::shared_ptr<const Step>> steps_;
+  uint64_t left_out_ = 0;
+};
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon's one way to a snapshot of the node: for scrapes, the web UI, the history and the
+// watchdog.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "collector/node_snapshot.h"
+#include "exporter/ledger/shared_read.h"
+#include "exporter/ledger/state_log.h"
+
+namespace nccl_exporter::exporter {
+
+// A snapshot that takes longer does not end by itself: a read of a segment hangs.
+inline constexpr std::chrono::seconds kSnapshotHangLimit{30};
+
+// Safe to use from any thread. Callers share snapshots as SharedRead has it.
+class SnapshotSource {
+ public:
+  using TakeSnapshot = std::function<std::shared_ptr<const collector::NodeSnapshot>()>;
+
+  // `take` is called on the threads of those who take, on one at a time.
+  // Without `is_logging` nothing is logged before BeginLog().
+  explicit SnapshotSource(TakeSnapshot take, bool is_logging = true);
+
+  // Logs what the snapshots have from now on. Any thread.
+  void BeginLog() { is_logging_ = true; }
+
+  // A snapshot that began after the call. What has changed since the one before is logged. Throws
+  // what `take` throws.
+  std::shared_ptr<const collector::NodeSnapshot> Take() { return snapshots_.Get(); }
+
+  // Whether one was taken.
+  bool is_ready() const { return is_ready_; }
+  // Whether one has been under way for kSnapshotHangLimit. Does not wait for it.
+  bool HangsAt(std::chrono::steady_clock::time_point now) const {
+    const std::chrono::steady_clock::duration begun{begun_.load()};
+    return begun.count() != 0 && now.time_since_epoch() - begun >= kSnapshotHangLimit;
+  }
+
+ private:
+  // Notes that a snapshot is under way for as long as it lives.
+  class UnderWay {
+   public:
+    explicit UnderWay(std::atomic<int64_t>& begun) : begun_(begun) {
+      begun_ = std::chrono::steady_clock::now().time_since_epoch().count();
+    }
+    ~UnderWay() { begun_ = 0; }
+    UnderWay(const UnderWay&) = delete;
+    UnderWay& operator=(const UnderWay&) = delete;
+
+   private:
+    std::atomic<int64_t>& begun_;
+  };
+
+  StateLog log_;
+  std::atomic<bool> is_logging_;
+  std::atomic<bool> is_ready_ = false;
+  std::atomic<int64_t> begun_ = 0;  // of the snapshot under way, by the steady clock; 0: none is
+  SharedRead<collector::NodeSnapshot> snapshots_;
+};
+
+inline SnapshotSource::SnapshotSource(TakeSnapshot take, bool is_logging)
+    : is_logging_(is_logging), snapshots_([this, take = std::move(take)] {
+        const UnderWay under_way(begun_);
+        std::shared_ptr<const collector::NodeSnapshot> snapshot = take();
+        if (is_logging_) log_.Observe(*snapshot);
+        is_ready_ = true;
+        return snapshot;
+      }) {}
+
+}  // namespace nccl_exporter::exporter

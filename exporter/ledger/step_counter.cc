@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/ledger/step_counter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <vector>
+
+namespace nccl_exporter::exporter {
+namespace {
+
+// By which another collective must be rarer in two periods.
+constexpr uint64_t kRarerBy = 2;
+
+bool IsCollective(const OperationKey& key) {
+  return collector::TrafficOf(static_cast<Function>(key.first)) == collector::Traffic::kCollective;
+}
+
+// One that occurs once per longest step is in a period as often as that fits, rounded down.
+bool IsRegular(uint64_t operations, int64_t period_ns, const DerivedTimes& times) {
+  return (static_cast<double>(operations) + 1) * static_cast<double>(times.longest_step_ns) >
+         static_cast<double>(period_ns);
+}
+
+}  // namespace
+
+void StepCounter::Advance(TimesByOperation& operations,
+                          const std::map<OperationKey, uint64_t>& more,
+                          const std::vector<collector::RecentOperation>& recent, double decay,
+                          const DerivedMoment& now, const DerivedTimes& times) {
+  uint64_t steps = 0;
+  if (has_choice_) {
+    const auto found = more.find(choice_);
+    if (found != more.end()) steps = found->second;
+  }
+  const int64_t period_ns = now.monotonic_ns - period_start_ns_;
+  if (period_ns >= times.longest_step_ns) {
+    steps += EndPeriod(operations, period_ns, times);
+    period_start_ns_ = now.monotonic_ns;
+    last_period_ns_ = period_ns;
+  }
+  places_.See(recent, decay);
+  if (steps != 0) Count(steps, operations);
+}
+
+uint64_t StepCounter::EndPeriod(TimesByOperation& operations, int64_t period_ns,
+                                const DerivedTimes& times) {
+  for (auto& [key, one] : operations) {
+    one.SetRegular(last_period_ns_ != 0 && IsCollective(key) && one.InThisPeriod() != 0 &&
+                   one.InLastPeriod() != 0 && IsRegular(one.InThisPeriod(), period_ns, times) &&
+                   IsRegular(one.InLastPeriod(), last_period_ns_, times));
+  }
+  const bool is_first = !has_choice_;
+  ChooseWaits(operations);
+  // The operations of both periods were steps, and were not counted.
+  uint64_t uncounted = 0;
+  if (Choose(operations) && is_first) uncounted = operations.find(choice_)->second.InBothPeriods();
+  if (has_choice_) LearnPlaces(operations);
+  for (auto& [key, one] : operations) one.EndPeriod();
+  return uncounted;
+}
+
+bool StepCounter::Choose(const TimesByOperation& operations) {
+  const auto rarest = std::ranges::min_element(operations, {}, [](const auto& item) {
+    return item.second.is_regular() ? item.second.InBothPeriods() : ~uint64_t{0};
+  });
+  if (rarest == operations.end() || !rarest->second.is_regular()) return false;
+  const auto chosen = operations.find(choice_);
+  if (has_choice_ && chosen != operations.end() && chosen->second.is_regular() &&
+      rarest->second.InBothPeriods() + kRarerBy > chosen->second.InBothPeriods())
+    return false;
+  has_choice_ = true;
+  choice_ = rarest->first;
+  return true;
+}
+
+// A kind keeps its place while it is regular. Then all ranks have the same kinds, although their
+// periods end at different moments.
+void StepCounter::ChooseWaits(const TimesByOperation& operations) {
+  std::vector<std::pair<uint64_t, OperationKey>> others;  // that have no place
+  for (const auto& [key, one] : operations) {
+    if (!one.is_regular() || waits_ns_.contains(key)) continue;
+    others.emplace_back(one.seen().bytes, key);
+  }
+  std::ranges::sort(others, std::greater<>());
+  for (const auto& [bytes, key] : others) {
+    if (waits_ns_.size() >= kMostWaits) {
+      const auto past = std::ranges::find_if(waits_ns_, [&](const auto& item) {
+        const auto one = operations.find(item.first);
+        return one == operations.end() || !one->second.is_regular();
+      });
+      if (past == waits_ns_.end()) return;
+      waits_ns_.erase(past);
+    }
+    waits_ns_.emplace(key, 0);
+  }
+}
+
+// All sizes of a function share its numbers.
+void StepCounter::LearnPlaces(const TimesByOperation& operations) {
+  const auto chosen = operations.find(choice_);
+  if (chosen == operations.end()) return;
+  std::map<uint8_t, uint64_t> counts;
+  for (const auto& [key, one] : operations) {
+    if (IsCollective(key)) counts[key.first] += one.InBothPeriods();
+  }
+  for (const auto& [function, count] : counts)
+    places_.Learn(function, count, chosen->second.InBothPeriods());
+}
+
+void StepCounter::Count(uint64_t steps, const TimesByOperation& operations) {
+  steps_ += steps;
+  for (auto& [key, sum_ns] : waits_ns_) {
+    const auto one = operations.find(key);
+    if (one == operations.end() || !one->second.is_regular()) continue;
+    // A sum beyond what a word holds takes a forged segment.
+    const double wait_ns =
+        one->second.mean_ns() * places_.LongestToMean(key) * static_cast<double>(steps);
+    if (wait_ns < 1e18) sum_ns += static_cast<uint64_t>(std::llround(wait_ns));
+  }
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepCounter, the steps of a communicator: operations of its rarest regular collective and size.
+// For one thread at a time.
+//
+// A collective and size is regular if it occurred at least once per longest step in each of two
+// periods, one after the other. So neither the collectives of an initialization nor those of a
+// checkpoint are taken for steps. The choice stays while it is regular and no other is rarer by two
+// operations in both periods: counts of two that occur once per step differ by one at most. If
+// nothing is regular, the choice stays as well, so steps of a job that paused are counted from its
+// first operation on. The counter only adds operations of the present choice: it never decreases.
+//
+// Waits are counted for each regular collective and size by itself, because a mean is wait and
+// transfer, and only the same operation of other ranks tells them apart. It is the mean of the
+// launch that takes longest in a step (step_places.h). At most kMostWaits kinds have one: those
+// that moved the most bytes, which are the same on all ranks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "exporter/ledger/derived_times.h"
+#include "exporter/ledger/operation_times.h"
+#include "exporter/ledger/step_places.h"
+
+namespace nccl_exporter::exporter {
+
+class StepCounter {
+ public:
+  // More kinds would need as many series per rank.
+  static constexpr size_t kMostWaits = collector::kMostStepWaits;
+
+  void Begin(const DerivedMoment& now) { period_start_ns_ = now.monotonic_ns; }
+
+  // After all operations have seen the snapshot. `more` says how many came with it.
+  // `recent` and `decay` as of StepPlaces::See().
+  void Advance(TimesByOperation& operations, const std::map<OperationKey, uint64_t>& more,
+               const std::vector<collector::RecentOperation>& recent, double decay,
+               const DerivedMoment& now, const DerivedTimes& times);
+
+  bool has_steps() const { return has_choice_; }
+  uint64_t steps() const { return steps_; }
+  // By collective and size: the recent mean of its longest launch in a step, times the steps.
+  const std::map<OperationKey, uint64_t>& waits_ns() const { return waits_ns_; }
+
+  template <typename Archive>
+  void Transfer(Archive& archive) {
+    archive(period_start_ns_, last_period_ns_, has_choice_, choice_.first, choice_.second, steps_);
+    size_t count = TransferCount(archive, waits_ns_.size());
+    if constexpr (Archive::kReads) {
+      if (count > kMostWaits) return archive.Fail();
+      for (; count > 0 && archive.is_good(); --count) {
+        OperationKey key;
+        uint64_t wait_ns = 0;
+        archive(key.first, key.second, wait_ns);
+        if (key.first >= kFunctionCount || key.second >= kSizeClassCount) return archive.Fail();
+        waits_ns_[key] = wait_ns;
+      }
+    } else {
+      for (auto& [key, wait_ns] : waits_ns_) archive(key.first, key.second, wait_ns);
+    }
+    places_.Transfer(archive);
+  }
+
+ private:
+  // Returns the steps of the two periods if they are the first ones: these were not counted.
+  uint64_t EndPeriod(TimesByOperation& operations, int64_t period_ns, const DerivedTimes& times);
+  // Whether there is a first choice, or a new one.
+  bool Choose(const TimesByOperation& operations);
+  void ChooseWaits(const TimesByOperation& operations);
+  void LearnPlaces(const TimesByOperation& operations);
+  void Count(uint64_t steps, const TimesByOperation& operations);
+
+  int64_t period_start_ns_ = 0;
+  int64_t last_period_ns_ = 0;  // 0: there was none
+  bool has_choice_ = false;
+  OperationKey choice_;
+  uint64_t steps_ = 0;
+  std::map<OperationKey, uint64_t> waits_ns_;
+  StepPlaces places_;
+};
+
+}  // namespace nccl_exporter::exporter
