@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "exporter/catalogue/metric_filter.h"
 #include "exporter/client/daemon_judgement.h"
 #include "exporter/commands/synthetic_node.h"
 #include "exporter/job/job_command.h"
+#include "exporter/series/metric_filter.h"
 #include "exporter/trace/trace_command.h"
 
 namespace nccl_exporter::exporter {

@@ -9,11 +9,11 @@
 #include <string_view>
 #include <utility>
 
-#include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/gzip.h"
 #include "exporter/scrape/daemon_metrics.h"
 #include "exporter/scrape/limits.h"
 #include "exporter/scrape/page_builder.h"
+#include "exporter/series/metric_filter.h"
 #include "proto/droppable_labels.h"
 
 namespace nccl_exporter::exporter {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "collector/node_snapshot.h"
-#include "exporter/catalogue/collect.h"
-#include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/negotiation.h"
+#include "exporter/series/collect.h"
+#include "exporter/series/metric_filter.h"
 #include "exporter/series/snapshot_families.h"
 
 namespace nccl_exporter::exporter {

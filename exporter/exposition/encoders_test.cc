@@ -8,9 +8,9 @@
 #include <memory>
 #include <string>
 
-#include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/encoder.h"
 #include "exporter/exposition/number_text.h"
+#include "exporter/series/metric_filter.h"
 #include "exporter/testing/one_family.h"
 
 namespace nccl_exporter::exporter {

@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/encoder.h"
+#include "exporter/series/metric_filter.h"
 #include "exporter/testing/decoded_families.h"
 #include "exporter/testing/one_family.h"
 

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "collector/node_snapshot.h"
-#include "exporter/catalogue/metric_filter.h"
 #include "exporter/findings/finding.h"
+#include "exporter/series/metric_filter.h"
 #include "exporter/text/version.h"
 
 namespace nccl_exporter::exporter {

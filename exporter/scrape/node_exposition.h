@@ -4,11 +4,11 @@
 
 #include <cstddef>
 
-#include "exporter/catalogue/collect.h"
-#include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/ledger/snapshot_source.h"
 #include "exporter/scrape/daemon_metrics.h"
+#include "exporter/series/collect.h"
+#include "exporter/series/metric_filter.h"
 #include "exporter/series/snapshot_families.h"
 
 namespace nccl_exporter::exporter {

@@ -15,12 +15,12 @@
 #include <string>
 #include <thread>
 
-#include "exporter/catalogue/collect.h"
 #include "exporter/exposition/encoder.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/exposition/negotiation.h"
 #include "exporter/http/answer_budget.h"
 #include "exporter/http/refusal.h"
+#include "exporter/series/collect.h"
 
 namespace nccl_exporter::exporter {
 

@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "exporter/catalogue/metric_filter.h"
+#include "exporter/series/metric_filter.h"
 #include "exporter/testing/gunzip.h"
 
 namespace nccl_exporter::exporter {

@@ -22,12 +22,12 @@
 #include <vector>
 
 #include "collector/collector.h"
-#include "exporter/catalogue/collect.h"
-#include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/encoder.h"
 #include "exporter/exposition/native_histogram.h"
 #include "exporter/scrape/page_builder.h"
 #include "exporter/scrape/scrape_page.h"
+#include "exporter/series/collect.h"
+#include "exporter/series/metric_filter.h"
 #include "exporter/series/snapshot_families.h"
 #include "exporter/testing/example_snapshot.h"
 

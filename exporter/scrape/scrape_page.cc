@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/catalogue/collect.h"
 #include "exporter/exposition/negotiation.h"
+#include "exporter/series/collect.h"
 
 namespace nccl_exporter::exporter {
 bool ScrapesInProgress::Begin(const std::string& client) {

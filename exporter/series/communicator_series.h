@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "exporter/catalogue/detail_level.h"
+#include "exporter/series/detail_level.h"
 #include "exporter/series/exposition_builder.h"
 #include "exporter/series/function_groups.h"
 #include "exporter/series/labels/label_cache.h"

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/catalogue/detail_level.h"
 #include "exporter/exposition/exposition.h"
+#include "exporter/series/detail_level.h"
 
 namespace nccl_exporter::exporter {
 

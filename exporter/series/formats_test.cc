@@ -10,9 +10,9 @@
 #include <sstream>
 #include <string>
 
-#include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/encoder.h"
 #include "exporter/exposition/exposition.h"
+#include "exporter/series/metric_filter.h"
 #include "exporter/series/snapshot_families.h"
 #include "exporter/testing/decoded_families.h"
 #include "exporter/testing/example_snapshot.h"

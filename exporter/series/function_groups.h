@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/exposition.h"
+#include "exporter/series/metric_filter.h"
 #include "proto/collective.h"
 
 namespace nccl_exporter::exporter {

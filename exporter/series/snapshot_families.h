@@ -27,14 +27,14 @@
 #include <memory>
 
 #include "collector/node_snapshot.h"
-#include "exporter/catalogue/collect.h"
-#include "exporter/catalogue/detail_level.h"
-#include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/exposition.h"
+#include "exporter/series/collect.h"
+#include "exporter/series/detail_level.h"
 #include "exporter/series/function_groups.h"
 #include "exporter/series/kept/departed_counts.h"
 #include "exporter/series/kept/other_counts.h"
 #include "exporter/series/labels/label_cache.h"
+#include "exporter/series/metric_filter.h"
 #include "proto/code_table.h"
 
 namespace nccl_exporter::exporter {

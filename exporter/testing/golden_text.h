@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "exporter/catalogue/metric_filter.h"
 #include "exporter/commands/segment_dump.h"
 #include "exporter/exposition/encoder.h"
+#include "exporter/series/metric_filter.h"
 #include "exporter/series/snapshot_families.h"
 #include "exporter/testing/example_snapshot.h"
 

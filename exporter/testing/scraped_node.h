@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/catalogue/metric_filter.h"
+#include "exporter/series/metric_filter.h"
 #include "exporter/series/snapshot_families.h"
 #include "exporter/testing/example_snapshot.h"
 

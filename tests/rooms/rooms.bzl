@@ -13,7 +13,6 @@ ROOMS = [
     "deploy/release",
     "docs",
     "exporter",
-    "exporter/catalogue",
     "exporter/client",
     "exporter/commands",
     "exporter/doctor",

@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "collector/node_snapshot.h"
-#include "exporter/catalogue/metric_filter.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/series/labels/new_set_budget.h"
+#include "exporter/series/metric_filter.h"
 
 namespace nccl_exporter::exporter {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values of the flags --metrics.*, and the messages about wrong ones.
-#include "exporter/catalogue/metric_filter.h"
+#include "exporter/series/metric_filter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "exporter/catalogue/collect.h"
 #include "exporter/exposition/exposition.h"
+#include "exporter/series/collect.h"
 #include "proto/buckets.h"
 
 namespace nccl_exporter::exporter {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/catalogue/metric_filter.h"
+#include "exporter/series/metric_filter.h"
 
 #include <algorithm>
 #include <charconv>
