@@ -48,13 +48,13 @@
 #include "exporter/ledger/systems_tmpfs.h"
 #include "exporter/log.h"
 #include "exporter/options.h"
-#include "exporter/scrape/scrape_page.h"
 #include "exporter/service_notifier.h"
 #include "exporter/text/version.h"
 #include "exporter/trace/trace_command.h"
 #include "exporter/trace/trace_page.h"
-#include "exporter/ui/directory_states.h"
-#include "exporter/ui/web_pages.h"
+#include "exporter/web/directory_states.h"
+#include "exporter/web/scrape_page.h"
+#include "exporter/web/web_pages.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "exporter/options.h"
 #include "exporter/text/duration_text.h"
-#include "exporter/ui/web_paths.h"
+#include "exporter/web/web_paths.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "exporter/exposition/gzip.h"
-#include "exporter/scrape/daemon_metrics.h"
-#include "exporter/scrape/limits.h"
-#include "exporter/scrape/page_builder.h"
 #include "exporter/series/metric_filter.h"
+#include "exporter/web/daemon_metrics.h"
+#include "exporter/web/limits.h"
+#include "exporter/web/page_builder.h"
 #include "proto/droppable_labels.h"
 
 namespace nccl_exporter::exporter {

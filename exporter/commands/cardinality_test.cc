@@ -9,8 +9,8 @@
 #include <sstream>
 #include <string>
 
-#include "exporter/scrape/scrape_page.h"
 #include "exporter/testing/example_snapshot.h"
+#include "exporter/web/scrape_page.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -318,7 +318,7 @@ std::vector<Check> CheckSegment(const collector::NodeSnapshot& node, uint64_t pi
 }
 
 Check CheckDaemon(const std::string& address, const PlainAnswer& answer) {
-  constexpr std::string_view kReady = "Ready\n";  // exporter/ui/web_pages.cc
+  constexpr std::string_view kReady = "Ready\n";  // exporter/web/web_pages.cc
   Check check{.what = "daemon at " + address, .detail = answer.status_line, .change = {}};
   if (!answer.is_connected) {
     check.verdict = Verdict::kFail;

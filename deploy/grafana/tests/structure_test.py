@@ -254,7 +254,7 @@ class Findings(unittest.TestCase):
         return {value: shown['text'] for setting in settings for mapping in setting for value, shown in mapping['options'].items()}
 
     def test_they_have_the_words_of_the_page(self):
-        page = pathlib.Path('exporter/ui/page/words.js').read_text()
+        page = pathlib.Path('exporter/web/page/words.js').read_text()
         words = dict(re.findall(r"(\w+): '([^']+)'", page[page.index('const kinds'):page.index('};')]))
         kinds = {value: text.partition(':')[0] for value, text in self.mappings('Findings of the daemons').items() if not value.isdigit()}
         self.assertEqual(kinds, words)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a request asks for, the page that it gets, and what else may come of it.
-#include "exporter/scrape/scrape_page.h"
+#include "exporter/web/scrape_page.h"
 
 #include <spdlog/spdlog.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/ui/directory_states.h"
+#include "exporter/web/directory_states.h"
 
 #include <dirent.h>
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rounds: one exposition of the whole or of the alert series or both, encoded in every format that
 // is waited for.
-#include "exporter/scrape/page_builder.h"
+#include "exporter/web/page_builder.h"
 
 #include <utility>
 

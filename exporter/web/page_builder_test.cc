@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rounds of pages: who shares one, who does not wait for one, and what a failure does.
-#include "exporter/scrape/page_builder.h"
+#include "exporter/web/page_builder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

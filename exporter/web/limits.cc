@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The limits from where each is used.
-#include "exporter/scrape/limits.h"
+#include "exporter/web/limits.h"
 
 #include <chrono>
 
@@ -14,10 +14,10 @@
 #include "exporter/http/basic_auth.h"
 #include "exporter/http/http_server.h"
 #include "exporter/ledger/node_history.h"
-#include "exporter/scrape/scrape_page.h"
 #include "exporter/series/exposition_builder.h"
 #include "exporter/series/labels/new_set_budget.h"
 #include "exporter/series/labels/series_labels.h"
+#include "exporter/web/scrape_page.h"
 
 namespace nccl_exporter::exporter {
 namespace {

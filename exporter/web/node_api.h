@@ -17,7 +17,7 @@
 #include "exporter/http/http_server.h"
 #include "exporter/ledger/shared_read.h"
 #include "exporter/ledger/snapshot_source.h"
-#include "exporter/ui/node_json.h"
+#include "exporter/web/node_json.h"
 
 namespace nccl_exporter::exporter {
 

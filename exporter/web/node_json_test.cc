@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The API keeps what docs/api.md promises.
-#include "exporter/ui/node_json.h"
+#include "exporter/web/node_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Readings of /proc/self, in the base units of Prometheus.
-#include "exporter/scrape/process_collectable.h"
+#include "exporter/web/process_collectable.h"
 
 #include <sys/resource.h>
 #include <unistd.h>

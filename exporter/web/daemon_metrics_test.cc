@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemon's own metrics in the family model.
-#include "exporter/scrape/daemon_metrics.h"
+#include "exporter/web/daemon_metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

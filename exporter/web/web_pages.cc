@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Health, readiness, and the ways to the scrape, the page and the API.
-#include "exporter/ui/web_pages.h"
+#include "exporter/web/web_pages.h"
 
 #include <chrono>
 #include <string_view>

@@ -24,12 +24,12 @@
 #include "collector/collector.h"
 #include "exporter/exposition/encoder.h"
 #include "exporter/exposition/native_histogram.h"
-#include "exporter/scrape/page_builder.h"
-#include "exporter/scrape/scrape_page.h"
 #include "exporter/series/collect.h"
 #include "exporter/series/metric_filter.h"
 #include "exporter/series/snapshot_families.h"
 #include "exporter/testing/example_snapshot.h"
+#include "exporter/web/page_builder.h"
+#include "exporter/web/scrape_page.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -8,11 +8,11 @@
 #include "exporter/findings/node_watch.h"
 #include "exporter/http/http_server.h"
 #include "exporter/ledger/snapshot_source.h"
-#include "exporter/scrape/scrape_page.h"
 #include "exporter/trace/trace_page.h"
-#include "exporter/ui/node_api.h"
-#include "exporter/ui/page_assets.h"
-#include "exporter/ui/web_paths.h"
+#include "exporter/web/node_api.h"
+#include "exporter/web/page_assets.h"
+#include "exporter/web/scrape_page.h"
+#include "exporter/web/web_paths.h"
 
 namespace nccl_exporter::exporter {
 

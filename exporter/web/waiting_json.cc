@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/ui/waiting_json.h"
+#include "exporter/web/waiting_json.h"
 
 #include <algorithm>
 #include <cmath>

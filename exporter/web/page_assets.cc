@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/ui/page_assets.h"
+#include "exporter/web/page_assets.h"
 
 #include <fmt/format.h>
 
@@ -10,10 +10,10 @@
 
 #include "exporter/exposition/gzip.h"
 #include "exporter/exposition/negotiation.h"
-#include "exporter/ui/page_files.h"     // generated
-#include "exporter/ui/runbook_files.h"  // generated
+#include "exporter/web/page_files.h"     // generated
+#include "exporter/web/runbook_files.h"  // generated
 #include "exporter/text/version.h"
-#include "exporter/ui/web_paths.h"
+#include "exporter/web/web_paths.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -19,7 +19,7 @@
 #include "exporter/testing/example_snapshot.h"
 #include "exporter/testing/http_client.h"
 #include "exporter/testing/text_fuzz.h"
-#include "exporter/ui/web_pages.h"
+#include "exporter/web/web_pages.h"
 
 namespace nccl_exporter::exporter::fuzz {
 namespace {

@@ -15,9 +15,9 @@
 #include "exporter/http/answer_budget.h"
 #include "exporter/http/http_server.h"
 #include "exporter/ledger/snapshot_source.h"
-#include "exporter/scrape/daemon_metrics.h"
-#include "exporter/scrape/node_exposition.h"
-#include "exporter/scrape/page_builder.h"
+#include "exporter/web/daemon_metrics.h"
+#include "exporter/web/node_exposition.h"
+#include "exporter/web/page_builder.h"
 
 namespace nccl_exporter::exporter {
 

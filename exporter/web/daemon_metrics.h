@@ -19,9 +19,9 @@
 #include "exporter/exposition/exposition.h"
 #include "exporter/findings/finding.h"
 #include "exporter/http/refusal.h"
-#include "exporter/scrape/limits.h"
-#include "exporter/scrape/process_collectable.h"
 #include "exporter/series/snapshot_families.h"
+#include "exporter/web/limits.h"
+#include "exporter/web/process_collectable.h"
 
 namespace nccl_exporter::exporter {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pages over loopback, as Prometheus, a kubelet and a person with a browser meet them.
-#include "exporter/ui/web_pages.h"
+#include "exporter/web/web_pages.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

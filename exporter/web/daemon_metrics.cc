@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemon's registry, and prometheus-cpp's families as ours.
-#include "exporter/scrape/daemon_metrics.h"
+#include "exporter/web/daemon_metrics.h"
 
 #include <prometheus/metric_family.h>
 

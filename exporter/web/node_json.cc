@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/ui/node_json.h"
+#include "exporter/web/node_json.h"
 
 #include <fmt/format.h>
 
@@ -16,9 +16,9 @@
 #include "exporter/series/labels/series_labels.h"
 #include "exporter/text/utf8.h"
 #include "exporter/text/version.h"
-#include "exporter/ui/directory_states.h"
-#include "exporter/ui/waiting_json.h"
-#include "exporter/ui/web_paths.h"
+#include "exporter/web/directory_states.h"
+#include "exporter/web/waiting_json.h"
+#include "exporter/web/web_paths.h"
 
 namespace nccl_exporter::exporter {
 namespace {

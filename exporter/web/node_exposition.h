@@ -6,10 +6,10 @@
 
 #include "exporter/exposition/exposition.h"
 #include "exporter/ledger/snapshot_source.h"
-#include "exporter/scrape/daemon_metrics.h"
 #include "exporter/series/collect.h"
 #include "exporter/series/metric_filter.h"
 #include "exporter/series/snapshot_families.h"
+#include "exporter/web/daemon_metrics.h"
 
 namespace nccl_exporter::exporter {
 
