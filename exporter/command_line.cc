@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "exporter/commands/top_ranks.h"
+#include "exporter/cli/top_ranks.h"
 #include "exporter/manual.h"
 #include "exporter/text/duration_text.h"
 #include "exporter/text/nearest_name.h"

@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "exporter/client/daemon_judgement.h"
-#include "exporter/commands/synthetic_node.h"
-#include "exporter/job/job_command.h"
+#include "exporter/cli/client/daemon_judgement.h"
+#include "exporter/cli/job/job_command.h"
+#include "exporter/cli/synthetic_node.h"
 #include "exporter/series/metric_filter.h"
 #include "exporter/trace/trace_command.h"
 

@@ -27,7 +27,7 @@ SOURCES = {
                     (r'\bspdlog::\w+\(', r'\bFail\(kRuntimeFailure,', r'\bruntime_error\(')),
                    (('exporter/ledger/state_log.h',), (r'\blines\.push_back\(',)),
                    (('exporter/http/listening_sockets.cc',), (r'\breturn(?= "[^"]* )',))],
-    'doctor': [(('exporter/doctor/*.cc',), (r'\bfail\(', r'\bdetail \+?=', r'\.detail =', r'\bfault =', r'\breturn(?= "[^"]* )'))],
+    'doctor': [(('exporter/cli/doctor/*.cc',), (r'\bfail\(', r'\bdetail \+?=', r'\.detail =', r'\bfault =', r'\breturn(?= "[^"]* )'))],
 }
 
 # Texts that the page does not quote, and why.

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "collector/node_snapshot.h"
-#include "exporter/commands/synthetic_node.h"
+#include "exporter/cli/synthetic_node.h"
 
 namespace nccl_exporter::exporter {
 

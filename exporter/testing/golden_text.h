@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "exporter/commands/segment_dump.h"
+#include "exporter/cli/segment_dump.h"
 #include "exporter/exposition/encoder.h"
 #include "exporter/series/metric_filter.h"
 #include "exporter/series/snapshot_families.h"

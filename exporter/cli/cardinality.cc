@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/cli/cardinality.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "exporter/exposition/gzip.h"
+#include "exporter/series/metric_filter.h"
+#include "exporter/web/daemon_metrics.h"
+#include "exporter/web/limits.h"
+#include "exporter/web/page_builder.h"
+#include "proto/droppable_labels.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+constexpr std::array kFormats{Format::kText, Format::kOpenMetrics, Format::kProtobuf};
+
+size_t Index(Format format) { return static_cast<size_t>(format); }
+
+// The exposition that a daemon with the default limit serves, with its own metrics.
+Exposition ExpositionOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
+                        const MetricFilter& filter, Collect collect, SeriesDrops& drops) {
+  // As PageBuilder does: detail is made with the alert series, and then they are removed.
+  const Collect made = collect == Collect::kAlerts ? Collect::kAlerts : Collect::kWhole;
+  Exposition exposition = ExpositionOfCatalogue(filter, made);
+  SeriesMemory memory(filter);
+  drops = AddSnapshotFamilies(snapshot, kSeriesLimit, memory, exposition, made);
+  DaemonMetrics daemon(Limits(kSeriesLimit));
+  daemon.CountDrops(drops);
+  daemon.AddTo(exposition);
+  KeepOnly(collect, exposition);
+  return exposition;
+}
+
+std::string Encoded(const Exposition& exposition, Format format) {
+  std::string body;
+  EncoderOf(format).Encode(exposition, body);
+  return body;
+}
+
+// The bytes of this family in a scrape body. Encoders write each family independently of the
+// others, so a body with this family alone has the same bytes.
+size_t BytesOf(const Family& family, const Exposition& exposition, Format format) {
+  Exposition alone;
+  const size_t bytes_of_none = Encoded(alone, format).size();
+  alone.labels = exposition.labels;
+  alone.families = {family};
+  alone.created_realtime_ns = exposition.created_realtime_ns;
+  return Encoded(alone, format).size() - bytes_of_none;
+}
+
+// Series of a scrape in a format without native histograms, and in one with them.
+std::pair<size_t, size_t> SeriesOf(const Family& family) {
+  const size_t classic = family.series.size() * SamplesPerSeries(family);
+  return {classic, family.scale.native ? family.series.size() : classic};
+}
+
+std::pair<size_t, size_t> SeriesOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
+                                   const MetricFilter& filter, Collect collect) {
+  SeriesDrops drops;
+  std::pair<size_t, size_t> sum;
+  const Exposition exposition = ExpositionOf(snapshot, filter, collect, drops);
+  for (const Family& family : exposition.families) {
+    const auto [classic, native] = SeriesOf(family);
+    sum.first += classic;
+    sum.second += native;
+  }
+  return sum;
+}
+
+// A flag that is not given, and the number of series with it.
+struct Saving {
+  std::string flag;
+  size_t classic_series;
+  size_t native_series;
+  bool is_needed_by_rules;
+};
+
+std::vector<Saving> SavingsOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
+                              const MetricFilter& filter, Collect collect, const Cardinality& now) {
+  std::vector<Saving> savings;
+  const auto consider = [&](std::string flag, const std::function<void(MetricFilter&)>& change) {
+    MetricFilter changed = filter;
+    change(changed);
+    const auto [classic, native] = SeriesOf(snapshot, changed, collect);
+    if (classic >= now.classic_series) return;
+    savings.push_back({.flag = std::move(flag),
+                       .classic_series = classic,
+                       .native_series = native,
+                       .is_needed_by_rules = changed.TakenFromRules() != filter.TakenFromRules()});
+  };
+  consider("--metrics.disable=histograms", [](MetricFilter& more) { more.Disable(kHistograms); });
+  consider("--metrics.duration-bounds=none --metrics.bandwidth-bounds=none",
+           [](MetricFilter& more) {
+             more.SetDurationBounds("none");
+             more.SetBandwidthBounds("none");
+           });
+  for (const FamilyCost& family : now.families) {
+    consider("--metrics.disable=" + family.name,
+             [&](MetricFilter& more) { more.Disable(family.name); });
+  }
+  for (const DroppableLabel& label : kDroppableLabels) {
+    consider("--metrics.drop-label=" + std::string(label.name),
+             [&](MetricFilter& more) { more.DropLabel(label.name); });
+  }
+  consider("--metrics.drop-label=rank --metrics.drop-label=gpu", [](MetricFilter& more) {
+    more.DropLabel("rank");
+    more.DropLabel("gpu");
+  });
+  std::ranges::stable_sort(savings, {}, &Saving::classic_series);
+  return savings;
+}
+
+double Percent(size_t part, size_t whole) {
+  return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+using Out = std::back_insert_iterator<std::string>;
+
+void AppendFamilies(const Cardinality& cardinality, Out out) {
+  fmt::format_to(out, "{:<58} {:>8} {:>8} {:>10} {:>12} {:>10}\n", "", "series", "series", "bytes",
+                 "bytes", "bytes");
+  fmt::format_to(out, "{:<58} {:>8} {:>8} {:>10} {:>12} {:>10}\n", "family", "classic", "native",
+                 "text", "OpenMetrics", "protobuf");
+  for (const FamilyCost& family : cardinality.families) {
+    fmt::format_to(out, "{:<58} {:>8} {:>8} {:>10} {:>12} {:>10}\n", family.name,
+                   family.classic_series, family.native_series, family.bytes[Index(Format::kText)],
+                   family.bytes[Index(Format::kOpenMetrics)],
+                   family.bytes[Index(Format::kProtobuf)]);
+  }
+}
+
+void AppendBodies(const Cardinality& cardinality, bool has_native, Out out) {
+  const auto append = [&](std::string_view name, size_t series, Format format) {
+    const BodyCost& body = cardinality.bodies[Index(format)];
+    fmt::format_to(out, "{:<58} {:>8} {:>8} {:>12}\n", name, series, body.bytes,
+                   body.compressed_bytes);
+  };
+  fmt::format_to(out, "\n{:<58} {:>8} {:>8} {:>12}\n", "scrape body", "samples", "bytes",
+                 "with gzip");
+  append("text", cardinality.classic_series, Format::kText);
+  append("OpenMetrics", cardinality.classic_series, Format::kOpenMetrics);
+  append(has_native ? "protobuf, of histograms the native part" : "protobuf",
+         cardinality.native_series, Format::kProtobuf);
+}
+
+void AppendSavings(const std::vector<Saving>& savings, const Cardinality& now, Out out) {
+  constexpr size_t kShown = 12;        // the list is sorted: later ones save less
+  constexpr double kLeastPercent = 1;  // a smaller saving is not worth a flag
+  fmt::format_to(out, "\n{:<66} {:>8} {:>8}  {}\n", "flags that save most", "classic", "native",
+                 "shipped rules");
+  for (size_t i = 0; i < std::min(kShown, savings.size()); ++i) {
+    const Saving& saving = savings[i];
+    const double percent = Percent(now.classic_series - saving.classic_series, now.classic_series);
+    if (percent < kLeastPercent) break;
+    fmt::format_to(out, "{:<66} {:>6.0f} % {:>6.0f} %  {}\n", saving.flag, percent,
+                   Percent(now.native_series - std::min(saving.native_series, now.native_series),
+                           now.native_series),
+                   saving.is_needed_by_rules ? "need it" : "");
+  }
+}
+
+}  // namespace
+
+Cardinality CardinalityOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
+                          const MetricFilter& filter, Collect collect) {
+  Cardinality cardinality;
+  const Exposition exposition = ExpositionOf(snapshot, filter, collect, cardinality.drops);
+  for (const Family& family : exposition.families) {
+    if (family.series.empty()) continue;
+    FamilyCost cost{.name = family.name};
+    std::tie(cost.classic_series, cost.native_series) = SeriesOf(family);
+    for (const Format format : kFormats)
+      cost.bytes[Index(format)] = BytesOf(family, exposition, format);
+    cardinality.classic_series += cost.classic_series;
+    cardinality.native_series += cost.native_series;
+    cardinality.families.push_back(std::move(cost));
+  }
+  for (const Format format : kFormats) {
+    const std::string body = Encoded(exposition, format);
+    cardinality.bodies[Index(format)] = {.bytes = body.size(),
+                                         .compressed_bytes = Gzip(body).size()};
+  }
+  return cardinality;
+}
+
+std::string CardinalityText(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
+                            const MetricFilter& filter, Collect collect) {
+  const Cardinality cardinality = CardinalityOf(snapshot, filter, collect);
+  size_t communicators = 0;
+  for (const collector::ProcessSnapshot& process : snapshot->processes)
+    communicators += process.communicators.size();
+  std::string text;
+  const Out out = std::back_inserter(text);
+  fmt::format_to(out, "{} processes, {} communicators in total\n\n", snapshot->processes.size(),
+                 communicators);
+  AppendFamilies(cardinality, out);
+  AppendBodies(cardinality, filter.native_schema().has_value(), out);
+  fmt::format_to(out, "\nlimit: {} samples; above it are lost", kSeriesLimit);
+  for (const CodeRow<SeriesLoss>& row : kSeriesLosses) {
+    fmt::format_to(out, "{} {} {}", &row == &kSeriesLosses.front() ? "" : ",", row.name,
+                   cardinality.drops.Of(row.id));
+  }
+  fmt::format_to(out, "\n");
+  AppendSavings(SavingsOf(snapshot, filter, collect, cardinality), cardinality, out);
+  const std::string taken = filter.TakenFromRules();
+  fmt::format_to(out, "\n{}\n",
+                 taken.empty() ? "the shipped rules have everything that they need"
+                               : "left out, but needed by the shipped rules: " + taken);
+  return text;
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/cli/client/daemon_judgement.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "exporter/cli/client/findings_from_json.h"
+#include "exporter/findings/findings_json.h"
+#include "exporter/findings/words.h"
+#include "exporter/text/time_text.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+constexpr const char* kFindingsPath = "/api/v1/findings";
+constexpr int kOk = 200, kUnauthorized = 401;
+
+bool IsPort(std::string_view text) {
+  uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  return error == std::errc() && end == text.data() + text.size() && port != 0;
+}
+
+bool IsAddress(const std::string& host) {
+  in6_addr parsed{};
+  return ::inet_pton(AF_INET, host.c_str(), &parsed) == 1 ||
+         ::inet_pton(AF_INET6, host.c_str(), &parsed) == 1;
+}
+
+// Why there are no findings in it; empty where there may be.
+std::string FaultOf(const PlainAnswer& answer, const DaemonAddress& address) {
+  const std::string at = address.Text();
+  if (!answer.is_connected) return "no daemon at " + at;
+  if (answer.status == 0 && !answer.status_line.empty())
+    return fmt::format("the answer at {} is no plain HTTP", at);
+  if (answer.status == kUnauthorized)
+    return fmt::format("the daemon at {} asks for a password", at);
+  if (!answer.fault.empty()) return fmt::format("the daemon at {}: {}", at, answer.fault);
+  if (answer.status != kOk)
+    return fmt::format("the daemon at {} answers with status {}", at, answer.status);
+  return "";
+}
+
+}  // namespace
+
+bool IsProtectedSocket(const std::string& path) {
+  constexpr uid_t kFirstUser = 1000;  // accounts below are of the system
+  const std::string directory = path.substr(0, path.rfind('/'));
+  const std::string above = directory.substr(0, directory.rfind('/'));
+  struct stat of_socket {
+  }, of_directory{}, of_above{};
+  if (::lstat(path.c_str(), &of_socket) != 0 || ::lstat(directory.c_str(), &of_directory) != 0 ||
+      ::lstat(above.empty() ? "/" : above.c_str(), &of_above) != 0)
+    return false;
+  constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH;
+  const uid_t owner = of_directory.st_uid;
+  return S_ISSOCK(of_socket.st_mode) && S_ISDIR(of_directory.st_mode) &&
+         (owner < kFirstUser || owner == ::geteuid()) &&
+         (of_directory.st_mode & kOthersWrite) == 0 && S_ISDIR(of_above.st_mode) &&
+         of_above.st_uid == 0 && (of_above.st_mode & kOthersWrite) == 0;
+}
+
+std::string DaemonAddress::Text() const {
+  if (!socket.empty()) return socket;
+  return (host.find(':') == std::string::npos ? host : '[' + host + ']') + ':' + port;
+}
+
+std::optional<DaemonAddress> ParseDaemonAddress(std::string_view url, std::string& fault) {
+  constexpr std::string_view kScheme = "http://", kUnix = "unix:";
+  const auto refuse = [&](std::string why) {
+    fault = std::move(why);
+    return std::nullopt;
+  };
+  if (url.starts_with(kUnix)) {
+    url.remove_prefix(kUnix.size());
+    if (!url.starts_with('/')) return refuse("write unix:/PATH");
+    return DaemonAddress{.host = "", .port = "", .socket = std::string(url)};
+  }
+  if (!url.starts_with(kScheme)) return refuse("write http://HOST:PORT, unix:/PATH, or none");
+  url.remove_prefix(kScheme.size());
+  const size_t colon = url.rfind(':');
+  if (colon == std::string_view::npos || !IsPort(url.substr(colon + 1)))
+    return refuse("it has no port of 1 to 65535; write http://HOST:PORT, unix:/PATH, or none");
+  DaemonAddress address{.host = std::string(url.substr(0, colon)),
+                        .port = std::string(url.substr(colon + 1))};
+  if (address.host == "localhost") address.host = "127.0.0.1";
+  const bool has_brackets = address.host.starts_with('[') && address.host.ends_with(']');
+  if (has_brackets) address.host = address.host.substr(1, address.host.size() - 2);
+  const bool is_ipv6 = address.host.find(':') != std::string::npos;
+  if (!IsAddress(address.host) || has_brackets != is_ipv6)
+    return refuse(
+        "the host is neither localhost nor an address, and IPv6 needs brackets; the "
+        "daemon is on this node");
+  return address;
+}
+
+DaemonJudgement JudgementIn(const PlainAnswer& answer, const DaemonAddress& address,
+                            const WatchedDirectories& watched) {
+  const auto none = [](std::string why) {
+    return DaemonJudgement{.judgement = {}, .why_not = std::move(why)};
+  };
+  if (std::string fault = FaultOf(answer, address); !fault.empty()) return none(Printable(fault));
+  const std::string at = address.Text();
+  std::string fault;
+  std::optional<ReceivedFindings> received = FindingsFromJson(answer.body, fault);
+  if (!received) return none(fmt::format("the answer at {} is not understood: {}", at, fault));
+  if (received->watches.boot_id != watched.boot_id)
+    return none(fmt::format("the daemon at {} is on another node", at));
+  if (received->watches.ids != watched.ids)
+    return none(fmt::format("the daemon at {} watches other directories", at));
+  return {.judgement = std::move(received->judgement),
+          .since_realtime_ns = received->start_realtime_ns,
+          .why_not = ""};
+}
+
+namespace {
+
+DaemonJudgement Ask(const DaemonAddress& address, const std::vector<std::string>& segment_dirs) {
+  const PlainRequest request{.host = address.host,
+                             .port = address.port,
+                             .path = kFindingsPath,
+                             .patience = kDaemonPatience,
+                             .most_bytes = kMostAnswerBytes};
+  const PlainAnswer answer =
+      address.socket.empty() ? PlainGet(request) : PlainGetAt(address.socket, request);
+  return JudgementIn(answer, address, WatchedDirectoriesOf(segment_dirs));
+}
+
+}  // namespace
+
+AskDaemon DaemonAt(const std::string& daemon, std::vector<std::string> segment_dirs) {
+  std::string fault;
+  const std::optional<DaemonAddress> address = ParseDaemonAddress(daemon, fault);
+  if (!address) {
+    return [daemon] {
+      return DaemonJudgement{.judgement = {}, .why_not = "--daemon=" + Printable(daemon)};
+    };
+  }
+  const bool is_default = daemon == kDefaultDaemon;
+  return [address = *address, is_default, segment_dirs = std::move(segment_dirs)] {
+    const DaemonAddress local{.host = "", .port = "", .socket = std::string(kFindingsSocket)};
+    if (is_default && IsProtectedSocket(local.socket)) {
+      DaemonJudgement judged = Ask(local, segment_dirs);
+      if (judged.judgement) return judged;
+    }
+    return Ask(address, segment_dirs);
+  };
+}
+
+std::string ShownJudgement::Line(int64_t now_ns) const {
+  if (is_of_daemon) {
+    constexpr size_t kDate = sizeof("2023-11-14") - 1, kClock = sizeof("22:13") - 1;
+    const std::string since = TimeText(since_realtime_ns);
+    return since.size() > kDate + 1 + kClock
+               ? fmt::format("Judged by the daemon since {} {} UTC.", since.substr(0, kDate),
+                             since.substr(kDate + 1, kClock))
+               : "Judged by the daemon.";
+  }
+  const double seconds = static_cast<double>(now_ns - since_realtime_ns) / 1e9;
+  return fmt::format("Judged here {}: {}.",
+                     seconds > 0 ? "for " + DurationText(seconds) : "by one look",
+                     why_not_of_daemon);
+}
+
+nlohmann::ordered_json ShownJudgement::Json() const {
+  return {{"by", is_of_daemon ? "daemon" : "command"},
+          {"since", TimeJson(since_realtime_ns)},
+          {"reason", why_not_of_daemon}};
+}
+
+ShownJudgement Shown(DaemonJudgement of_daemon, Judgement own, int64_t own_since_realtime_ns) {
+  if (of_daemon.judgement)
+    return {.judgement = std::move(*of_daemon.judgement),
+            .is_of_daemon = true,
+            .since_realtime_ns = of_daemon.since_realtime_ns};
+  return {.judgement = std::move(own),
+          .since_realtime_ns = own_since_realtime_ns,
+          .why_not_of_daemon = std::move(of_daemon.why_not)};
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/cli/client/findings_from_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using nlohmann::json;
+
+std::string FileText(const std::string& name) {
+  std::ifstream file("exporter/cli/client/answer_corpus/" + name);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+json Late() { return json::parse(FileText("late")); }
+
+ReceivedFindings Read(const std::string& text) {
+  std::string fault;
+  const std::optional<ReceivedFindings> received = FindingsFromJson(text, fault);
+  EXPECT_TRUE(received) << fault;
+  return received.value_or(ReceivedFindings());
+}
+
+std::string FaultOf(const json& answer) {
+  std::string fault;
+  EXPECT_FALSE(FindingsFromJson(answer.dump(), fault)) << answer;
+  return fault;
+}
+
+TEST(FindingsFromJsonTest, ReadsAllThatTopShows) {
+  const ReceivedFindings received = Read(FileText("late"));
+  EXPECT_EQ(received.start_realtime_ns, 1699990000000000000);
+  EXPECT_EQ(received.watches.ids, (std::vector<std::string>{"25:1/nccl-exporter-*", "26:1041"}));
+  EXPECT_EQ(received.judgement.seconds, 600);
+  EXPECT_EQ(received.judgement.compared_operations, 1204u);
+  ASSERT_EQ(received.judgement.findings.size(), 1u);
+  const Finding& finding = received.judgement.findings[0];
+  EXPECT_EQ(finding.kind, FindingKind::kLateRank);
+  EXPECT_EQ(finding.severity, Severity::kWarning);
+  EXPECT_EQ(finding.communicator,
+            (collector::CommunicatorKey{
+                .id = 0xabcdef, .ranks = 8, .uid = 1000, .job = "4712", .name_space = ""}));
+  EXPECT_EQ(finding.since_realtime_ns, 1700000000250000000);
+  EXPECT_EQ(finding.cost, "10.6 % of the time");
+  ASSERT_EQ(finding.culprits.size(), 1u);
+  EXPECT_EQ(finding.culprits[0].standing, Standing::kLate);
+  EXPECT_EQ(finding.culprits[0].pid, 105u);
+  EXPECT_EQ(finding.waiting.size(), 2u);
+  EXPECT_EQ(finding.evidence[0].second, "98 % of 1204 operations");
+}
+
+TEST(FindingsFromJsonTest, ReadsWhatANewerDaemonAdds) {
+  const ReceivedFindings received = Read(FileText("newer"));
+  ASSERT_EQ(received.judgement.findings.size(), 1u);
+  const Finding& finding = received.judgement.findings[0];
+  EXPECT_EQ(finding.kind, FindingKind::kCount);
+  EXPECT_THAT(finding.headline, testing::StartsWith("Global rank 5"));
+  ASSERT_EQ(finding.culprits.size(), 1u) << "a standing that is not known is left out";
+  EXPECT_EQ(finding.culprits[0].rank, 6u);
+}
+
+TEST(FindingsFromJsonTest, TextsHoldNoControlSequences) {
+  EXPECT_EQ(Read(FileText("files")).judgement.findings.at(0).headline,
+            "3 files in /run/nccl-exporter cannot be read?[2J");
+}
+
+TEST(FindingsFromJsonTest, RefusesWhatIsNotAsDocumented) {
+  std::string fault;
+  EXPECT_FALSE(FindingsFromJson("<html>", fault));
+  EXPECT_EQ(fault, "it is no JSON");
+  EXPECT_FALSE(FindingsFromJson(FileText("hostile"), fault));
+  const auto fault_with = [](const std::string& at, const json& value) {
+    json answer = Late();
+    answer[json::json_pointer(at)] = value;
+    return FaultOf(answer);
+  };
+  EXPECT_EQ(fault_with("/findings/0/uid", -1), "'uid' is no count");
+  EXPECT_EQ(fault_with("/findings/0/severity", "dreadful"), "'severity' is not known");
+  EXPECT_EQ(fault_with("/findings/0/comm", "xyz"), "'comm' is no number of 16 digits");
+  EXPECT_EQ(fault_with("/findings/0/headline", nullptr), "'headline' is no text");
+  EXPECT_EQ(fault_with("/findings/0/since", 1e18), "'since' is no time");
+  EXPECT_EQ(fault_with("/findings/0/culprits/0/gpu", 1ull << 40), "'gpu' is no count");
+  EXPECT_EQ(fault_with("/looked_at/seconds", -2), "'seconds' is no number of seconds");
+  EXPECT_EQ(fault_with("/findings/0/waiting", json(std::vector<int>(65, 0))),
+            "'waiting' is too long");
+  EXPECT_EQ(fault_with("/watches", 3), "'boot_id' is not in an object");
+  json older = Late();
+  older.erase("watches");
+  EXPECT_EQ(FaultOf(older), "'watches' is missing");
+}
+
+TEST(FindingsFromJsonTest, RefusesMoreThanItsLimit) {
+  std::string fault;
+  EXPECT_FALSE(FindingsFromJson(std::string(kMostAnswerBytes + 1, ' '), fault));
+  EXPECT_EQ(fault, "it is too long");
+  json answer = Late();
+  for (size_t i = 0; i < kMostReceivedFindings; ++i) answer["findings"].push_back(nullptr);
+  EXPECT_EQ(FaultOf(answer), "'findings' is too long");
+}
+
+}  // namespace
+}  // namespace nccl_exporter::exporter

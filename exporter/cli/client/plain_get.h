@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// PlainGet(), one HTTP request without redirects, proxies or compression: to a daemon on this node,
+// and to Prometheus. For any thread.
+#pragma once
+
+#include <netdb.h>
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "exporter/cli/client/connection.h"
+
+namespace nccl_exporter::exporter {
+
+struct PlainRequest {
+  std::string host;  // a name or an address, IPv6 without brackets
+  std::string port;
+  std::string path;
+  // For all that is sent and received. A name is resolved before, with the resolver's own patience.
+  std::chrono::milliseconds patience;
+  size_t most_bytes;                     // of the answer, its head included
+  std::string host_field = "localhost";  // of the head
+  std::string fields = {};               // further ones, each with its end
+  const TlsSettings* tls = nullptr;      // null: plain text
+};
+
+// The peer may be anybody: nothing in it is checked beyond what is said here.
+struct PlainAnswer {
+  std::string status_line;  // without its end; may be anything but a line feed
+  int status = 0;           // 0: the status line is not HTTP
+  std::string body;         // whole, by its Content-Length or its chunks
+  std::string fault;        // why there is no whole answer; empty: there is
+  bool is_connected = false;
+};
+
+PlainAnswer PlainGet(const PlainRequest& request);
+// From these addresses of the host, one after the other until one is connected. Each gets an equal
+// part of the time that is left, so that one that drops all packets does not take it all.
+PlainAnswer PlainGet(const PlainRequest& request, const addrinfo* peers);
+
+// From the server at a Unix socket; host and port of the request are not used.
+PlainAnswer PlainGetAt(const std::string& socket_path, const PlainRequest& request);
+
+// Takes apart what came of an answer so far; false while more has to come, or with `is_over`, if
+// the end is missing. Chunks are joined when the last one may be there: not after each piece that
+// comes, which would take the square of the time. Sets nothing but the status line, status and
+// body. Pure.
+bool TakeApart(std::string_view text, bool is_over, PlainAnswer& answer);
+
+// The body that chunks of HTTP/1.1 carry; nothing if one of them is not whole or not right. Pure.
+std::optional<std::string> JoinChunks(std::string_view text);
+
+}  // namespace nccl_exporter::exporter

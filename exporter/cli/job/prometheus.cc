@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/cli/job/prometheus.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include "exporter/findings/words.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kOk = 200, kUnauthorized = 401, kForbidden = 403, kNotFound = 404;
+// An answer has five levels. More would only cost memory.
+constexpr int kMostLevels = 16;
+
+std::string Escaped(std::string_view text) {
+  std::string escaped;
+  for (const unsigned char c : text) {
+    const bool is_plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+                          (c >= 'A' && c <= 'Z') || c == '-' || c == '_' || c == '.' || c == '~';
+    escaped += is_plain ? std::string(1, static_cast<char>(c)) : fmt::format("%{:02X}", c);
+  }
+  return escaped;
+}
+
+// Why there is no vector in it; empty where there may be.
+std::string FaultOf(const PlainAnswer& answer, const std::string& where) {
+  if (!answer.is_connected) return fmt::format("cannot reach {}: {}", where, answer.fault);
+  if (answer.status == 0 && !answer.status_line.empty())
+    return fmt::format("the answer of {} is no HTTP", where);
+  if (answer.status == kUnauthorized)
+    return fmt::format("{} asks for a login (401); give it with --http.config.file", where);
+  if (answer.status == kForbidden) return where + " refuses this login (403)";
+  if (answer.status == kNotFound)
+    return where + " has no /api/v1/query (404); is a prefix missing?";
+  // One that refuses may have no whole answer: its status says enough.
+  if (!answer.fault.empty() && (answer.status == 0 || answer.status == kOk))
+    return fmt::format("{}: {}", where, answer.fault);
+  return "";
+}
+
+double NumberOf(const std::string& text) {
+  double number = 0;
+  const std::string_view digits = std::string_view(text).substr(text.starts_with('+') ? 1 : 0);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (error != std::errc() || end != digits.data() + digits.size())
+    throw std::invalid_argument("a value is no number");
+  return number;
+}
+
+Sample SampleOf(const Json& one) {
+  Sample sample;
+  for (const auto& [name, value] : one.at("metric").items())
+    sample.labels.emplace(name, value.get<std::string>());
+  const Json& value = one.at("value");
+  sample.time = value.at(0).get<double>();
+  sample.value = NumberOf(value.at(1).get<std::string>());
+  return sample;
+}
+
+// Throws if `answer` is not as the API has it.
+std::vector<Sample> Vector(const Json& answer) {
+  const Json& data = answer.at("data");
+  if (data.at("resultType") != "vector") throw std::invalid_argument("it is no vector");
+  std::vector<Sample> samples;
+  for (const Json& one : data.at("result")) samples.push_back(SampleOf(one));
+  std::ranges::stable_sort(samples, {}, &Sample::labels);
+  return samples;
+}
+
+std::vector<std::string> WarningsOf(const Json& answer) {
+  std::vector<std::string> warnings;
+  const auto add = [&](const std::string& text) {
+    if (warnings.size() < kMostWarnings) warnings.push_back(PrintablePath(text));
+  };
+  const auto partial = answer.find("isPartial");
+  if (partial != answer.end() && *partial == true) add("some storage nodes did not answer");
+  const auto texts = answer.find("warnings");
+  if (texts == answer.end() || !texts->is_array()) return warnings;
+  for (const Json& text : *texts) {
+    if (text.is_string()) add(text.get<std::string>());
+  }
+  return warnings;
+}
+
+}  // namespace
+
+const std::string& Sample::Label(const std::string& name) const {
+  static const std::string kNone;
+  const auto found = labels.find(name);
+  return found == labels.end() ? kNone : found->second;
+}
+
+std::string Quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c == '\n' ? "\\n" : std::string(1, c);
+  }
+  return quoted + '"';
+}
+
+std::string Literal(std::string_view text) {
+  std::string literal;
+  for (const char c : text) {
+    if (std::string_view("\\.+*?()|[]{}^$").find(c) != std::string_view::npos) literal += '\\';
+    literal += c;
+  }
+  return literal;
+}
+
+QueryAnswer SamplesIn(const PlainAnswer& answer, const std::string& where) {
+  QueryAnswer result;
+  result.fault = FaultOf(answer, where);
+  if (!result.fault.empty()) {
+    result.fault = PrintablePath(result.fault);
+    return result;
+  }
+  const auto refuse_depth = [](int depth, Json::parse_event_t, Json&) {
+    if (depth > kMostLevels) throw std::invalid_argument("it has too many levels");
+    return true;
+  };
+  try {
+    const Json json = Json::parse(answer.body, refuse_depth);
+    if (json.value("status", "") == "success" && answer.status == kOk) {
+      result.samples = Vector(json);
+      result.warnings = WarningsOf(json);
+    } else {
+      result.fault = fmt::format("{} answers: {}", where, json.value("error", "no reason"));
+    }
+  } catch (const std::exception& wrong) {
+    result.fault = answer.status == kOk
+                       ? fmt::format("the answer of {} is not understood: {}", where, wrong.what())
+                       : fmt::format("{} answers with status {}", where, answer.status);
+  }
+  result.fault = PrintablePath(result.fault);
+  return result;
+}
+
+AskPrometheus PrometheusAt(PrometheusAddress address, HttpConfig config) {
+  return [address = std::move(address), config = std::move(config)](const std::string& query) {
+    PlainRequest request{.host = address.host,
+                         .port = address.port,
+                         .path = address.prefix + "/api/v1/query?query=" + Escaped(query),
+                         .patience = kQueryPatience,
+                         .most_bytes = kMostQueryBytes,
+                         .host_field = address.HostField()};
+    request.fields = config.fields;
+    if (!config.authorization.empty())
+      request.fields += "Authorization: " + config.authorization + "\r\n";
+    if (address.is_tls) request.tls = &config.tls;
+    return SamplesIn(PlainGet(request), address.Text());
+  };
+}
+
+}  // namespace nccl_exporter::exporter

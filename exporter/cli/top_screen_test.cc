@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/cli/top_screen.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "exporter/cli/client/findings_from_json.h"
+#include "exporter/findings/findings_json.h"
+#include "exporter/testing/example_snapshot.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+constexpr int64_t kSecondNs = 1000000000;
+
+std::vector<std::string> LinesOf(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// Four ranks that reduce once a second, the last one late.
+class TopScreenTest : public testing::Test {
+ protected:
+  TopScreenTest() {
+    for (uint64_t rank = 0; rank < 4; ++rank) {
+      node_.processes.push_back(EmptyProcess(100 + rank));
+      node_.processes.back().segment = std::to_string(rank);
+      collector::CommunicatorSnapshot communicator = EmptyCommunicator(0xabcdef, rank);
+      communicator.name = "dp";
+      communicator.completion_is_known = true;
+      communicator.started_sequence = rank == 1 ? 7 : 9;
+      node_.processes.back().communicators.push_back(communicator);
+    }
+    node_.segments.live = 4;
+    node_.taken_realtime_ns = 1700000010 * kSecondNs;
+    for (uint64_t step = 0; step < 3; ++step) {
+      node_.taken_realtime_ns += kSecondNs;
+      for (uint64_t rank = 0; rank < 4; ++rank) {
+        AddOperation(Rank(rank), Function::kAllReduce, 1 << 20, 2000000 + step * 2000000);
+        Rank(rank).arrivals =
+            collector::ArrivalCounts{.compared = step * 10,
+                                     .last = rank == 3 ? step * 10 : 0,
+                                     .lateness_ns = rank == 3 ? step * kSecondNs / 10 : 0};
+      }
+      history_.Record(node_, node_.taken_realtime_ns);
+    }
+    Rank(2).in_flight = {{.function = Function::kAllReduce,
+                          .sequence = 9,
+                          .start_realtime_ns = node_.taken_realtime_ns - 45 * kSecondNs}};
+  }
+
+  collector::CommunicatorSnapshot& Rank(size_t rank) {
+    return node_.processes[rank].communicators[0];
+  }
+  std::string Text(const TopView& view) {
+    return TopScreen(node_, history_, judgement_, view).text;
+  }
+  std::vector<std::string> Screen(const TopView& view) { return LinesOf(Text(view)); }
+  // Ranks in the order of the table.
+  std::string Order(TopSort sort) {
+    std::string ranks;
+    bool is_table = false;
+    for (const std::string& line : Screen({.sort = sort})) {
+      if (is_table) ranks += line.substr(line.find_first_of("0123456789"), 1);
+      is_table |= line.find("RANK") != std::string::npos;
+    }
+    return ranks;
+  }
+
+  collector::NodeSnapshot node_;
+  NodeHistory history_;
+  Judgement judgement_{.findings = {},
+                       .seconds = 3,
+                       .communicators = 1,
+                       .compared_operations = 0,
+                       .learning_seconds = 0};
+};
+
+TEST_F(TopScreenTest, ShowsRatesMeansAndTheirTrend) {
+  const std::string text = Text({});
+  EXPECT_THAT(text, testing::HasSubstr("4 processes  1 communicator\n"));
+  EXPECT_THAT(text,
+              testing::ContainsRegex("dp +AllReduce +1.00 /s +1.05 MB/s +5.00 ms +367 MB/s +▆█"));
+}
+
+// Regression, and A6 of the operator's trial: with a late rank the bandwidth sank, as if a link
+// were broken.
+TEST_F(TopScreenTest, TheBandwidthIsThatOfTheRankThatWaitsForNobody) {
+  node_.taken_realtime_ns += 10 * kSecondNs;
+  for (uint64_t rank = 0; rank < 4; ++rank)
+    AddOperation(Rank(rank), Function::kAllReduce, 1 << 20, rank == 3 ? 2000000 : 400000000);
+  history_.Record(node_, node_.taken_realtime_ns);
+  EXPECT_THAT(Text({}), testing::ContainsRegex("dp +AllReduce .* 300.50 ms +918 MB/s "));
+}
+
+TEST_F(TopScreenTest, SortsTheRanks) {
+  EXPECT_EQ(Order(TopSort::kRank), "0123");
+  EXPECT_EQ(Order(TopSort::kAge), "2013");
+  EXPECT_EQ(Order(TopSort::kLate), "3012");
+  EXPECT_EQ(Order(TopSort::kBehind), "1023");
+}
+
+TEST_F(TopScreenTest, FitsEverySizeOfScreen) {
+  for (const size_t rows : {1, 2, 5, 12, 24, 100}) {
+    for (const size_t columns : {1, 20, 80, 200}) {
+      const std::vector<std::string> lines = Screen({.columns = columns, .rows = rows});
+      EXPECT_LE(lines.size(), std::max<size_t>(rows, 2));
+      for (const std::string& line : lines) {
+        EXPECT_LE(std::ranges::count_if(line, [](char c) { return (c & 0xC0) != 0x80; }), columns)
+            << line;
+      }
+    }
+  }
+}
+
+TEST_F(TopScreenTest, NamesHoldNoControlSequences) {
+  for (size_t rank = 0; rank < 4; ++rank) Rank(rank).name = "a\x1b[2J\nb";
+  const std::string text = Text({});
+  EXPECT_THAT(text, testing::HasSubstr("a?[2J?b"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("\x1b")));
+}
+
+TEST(TopScreenOfNothingTest, IsTwoHeads) {
+  EXPECT_THAT(TopScreen({}, {}, {}, {}).text, testing::HasSubstr("0 processes"));
+}
+
+FoundRank Found(uint64_t rank, Standing standing) {
+  FoundRank found;
+  found.standing = standing;
+  found.rank = rank;
+  found.pid = 100 + rank;
+  return found;
+}
+
+// All ranks but 1 wait for it.
+class TopInAHangTest : public TopScreenTest {
+ protected:
+  TopInAHangTest() {
+    Finding hang;
+    hang.severity = Severity::kCritical;
+    hang.communicator = CommunicatorsOnNode(node_).front().key;
+    hang.uid = hang.communicator->uid;
+    hang.culprits = {Found(1, Standing::kMissingCall)};
+    hang.waiting = {Found(0, Standing::kWaits), Found(2, Standing::kWaits),
+                    Found(3, Standing::kWaits)};
+    hang.since_realtime_ns = node_.taken_realtime_ns - 45 * kSecondNs;
+    hang.headline =
+        "Job 4712 hangs since 22:12:45 UTC: it waits for global rank 1 (GPU 1, pid 101, node-1), "
+        "which has not entered AllReduce #9";
+    hang.cost = "3 of 4 GPUs wait";
+    hang.next = "Look at its stack.";
+    judgement_.findings = {hang};
+    for (size_t i = 0; i < 6; ++i) {
+      Finding other;
+      other.severity = Severity::kWarning;
+      other.headline = "Finding " + std::to_string(i);
+      judgement_.findings.push_back(other);
+    }
+  }
+
+  size_t LineOf(const std::vector<std::string>& lines, const std::string& text) {
+    const auto at = std::ranges::find_if(
+        lines, [&](const std::string& line) { return line.find(text) != std::string::npos; });
+    EXPECT_NE(at, lines.end()) << text;
+    return static_cast<size_t>(at - lines.begin());
+  }
+};
+
+TEST_F(TopInAHangTest, TheWorstFindingIsWholeOnASmallScreen) {
+  const std::vector<std::string> lines = Screen({.columns = 80, .rows = 24});
+  ASSERT_GE(lines.size(), 9u);
+  EXPECT_EQ(lines[1] + ' ' + lines[2], judgement_.findings[0].headline);
+  EXPECT_EQ(lines[3], "Cost: 3 of 4 GPUs wait, since 22:12:48 UTC (45 s).");
+  EXPECT_EQ(lines[4], "Next: Look at its stack.");
+  EXPECT_EQ(lines[5], "Finding 0");
+  EXPECT_EQ(lines[7], "Finding 2");
+  EXPECT_EQ(lines[8], "3 further findings: --json lists all.");
+}
+
+TEST_F(TopInAHangTest, WhatMattersOfRanksIsKeptWhereItIsNarrow) {
+  for (const size_t columns : {60, 80, 200}) {
+    const std::vector<std::string> lines = Screen({.columns = columns, .rows = 24});
+    const size_t head = LineOf(lines, " RANK ");
+    EXPECT_THAT(lines[head], testing::ContainsRegex("FOR +LAST TO ENTER +LATE BY$")) << columns;
+    EXPECT_THAT(lines[LineOf(lines, " dp  ") + 1], testing::ContainsRegex("45 s +0 % +0.0 us$"))
+        << columns;
+    EXPECT_EQ(lines[head].find("STARTED") != std::string::npos, columns == 200);
+    EXPECT_EQ(lines[head].find("STATE") != std::string::npos, columns >= 80);
+  }
+}
+
+TEST_F(TopInAHangTest, TheCulpritIsFirstAndRedAndThoseWhoWaitAreDim) {
+  for (const TopSort sort : {TopSort::kRank, TopSort::kAge, TopSort::kLate, TopSort::kBehind})
+    EXPECT_EQ(Order(sort)[0], '1');
+  const std::vector<std::string> lines = Screen({.columns = 120, .rows = 40, .has_colours = true});
+  const size_t head = LineOf(lines, " RANK ");
+  EXPECT_THAT(lines[head + 1], testing::AllOf(testing::StartsWith("\x1b[1;31m>dp "),
+                                              testing::HasSubstr("missing call")));
+  EXPECT_THAT(lines[head + 2],
+              testing::AllOf(testing::StartsWith("\x1b[2m dp "), testing::HasSubstr("waits")));
+}
+
+TEST_F(TopInAHangTest, ThoseWhoWaitFollowTheCulpritUnlessAnotherOrderIsChosen) {
+  judgement_.findings[0].culprits = {Found(3, Standing::kMissingCall)};
+  judgement_.findings[0].waiting = {Found(2, Standing::kWaits)};
+  EXPECT_EQ(Order(TopSort::kRank), "3201");
+  EXPECT_EQ(Order(TopSort::kBehind), "3102");
+}
+
+TEST_F(TopInAHangTest, FindingsThatWereSentMakeTheSameScreen) {
+  nlohmann::json answer{{"exporter", {{"start", 1700000000}}},
+                        {"watches", {{"boot_id", ""}, {"directories", nlohmann::json::array()}}}};
+  answer["findings"] = FindingsJson(judgement_);
+  answer["looked_at"] = LookedAtJson(judgement_);
+  std::string fault;
+  const auto received = FindingsFromJson(answer.dump(), fault);
+  ASSERT_TRUE(received) << fault;
+  for (const size_t columns : {80, 200}) {
+    const TopView view{.columns = columns, .rows = 24, .has_colours = true};
+    EXPECT_EQ(TopScreen(node_, history_, received->judgement, view).text, Text(view));
+  }
+  const TopPicture picture = TopScreen(node_, history_, judgement_, {.columns = 80, .rows = 40});
+  const TopView details{
+      .columns = 80, .rows = 40, .mode = TopView::Mode::kDetails, .details = picture.marked_id};
+  EXPECT_EQ(TopScreen(node_, history_, received->judgement, details).text, Text(details));
+}
+
+TEST_F(TopInAHangTest, SaysWhoseFindingsTheyAreOnEverySize) {
+  const std::string judged = "Judged by the daemon since 2023-11-14 22:01 UTC.";
+  for (const size_t rows : {3, 12, 24})
+    EXPECT_EQ(Screen({.columns = 80, .rows = rows, .judged = judged})[1], judged) << rows;
+  const TopPicture picture = TopScreen(node_, history_, judgement_, {.columns = 80, .rows = 40});
+  const TopView details{.columns = 80,
+                        .rows = 40,
+                        .mode = TopView::Mode::kDetails,
+                        .judged = judged,
+                        .details = picture.marked_id};
+  EXPECT_THAT(Text(details), testing::HasSubstr('\n' + judged + '\n'));
+}
+
+TEST_F(TopInAHangTest, WithoutColoursThereAreNoEscapes) {
+  EXPECT_THAT(Text({.columns = 80, .rows = 24}), testing::Not(testing::HasSubstr("\x1b")));
+}
+
+TEST_F(TopInAHangTest, DetailsHaveTheFindingAndWhatIsInFlight) {
+  const TopPicture picture =
+      TopScreen(node_, history_, judgement_, {.columns = 80, .rows = 40, .marked = 2});
+  ASSERT_TRUE(picture.marked_id.has_value());
+  const std::string text = Text(
+      {.columns = 80, .rows = 40, .mode = TopView::Mode::kDetails, .details = picture.marked_id});
+  EXPECT_THAT(text, testing::HasSubstr("rank           2\n"));
+  EXPECT_THAT(text, testing::HasSubstr("in flight      AllReduce #9, 0 bytes, called 45 s ago"));
+  EXPECT_THAT(text, testing::HasSubstr("finding        Job 4712 hangs"));
+  EXPECT_THAT(text, testing::HasSubstr("next           Look at its stack."));
+}
+
+TEST_F(TopScreenTest, SaysWhatWasLookedAtWhereNothingIsFound) {
+  EXPECT_THAT(Text({}), testing::HasSubstr("\nNothing found in the last 3.0 s: 1 communicator,"));
+}
+
+TEST_F(TopScreenTest, DetailsSayWhatNetworkOperationsWaitFor) {
+  const auto details = [&] {
+    return Text({.columns = 100,
+                 .rows = 40,
+                 .mode = TopView::Mode::kDetails,
+                 .details = TopRankId{.file = node_.processes[0].file, .slot = 0}});
+  };
+  EXPECT_THAT(details(), testing::Not(testing::HasSubstr("sends wait")));
+  Rank(0).network = {{.directions = {{{.wait_ns = {120, 30, 850, 0}, .operations = 96},
+                                      {.wait_ns = {100, 100, 700, 100}, .operations = 1}}}}};
+  node_.taken_realtime_ns += kSecondNs;
+  history_.Record(node_, node_.taken_realtime_ns);
+  EXPECT_THAT(details(), testing::HasSubstr("sends wait     own GPU 12 %, receiver 3 %, network 85 "
+                                            "% of 96 timed operations in 3 s"));
+  EXPECT_THAT(details(), testing::HasSubstr("receives wait  own GPU 20 %, sender or network 70 %, "
+                                            "flush 10 % of 1 timed operation in 3 s"));
+}
+
+TEST_F(TopScreenTest, ShowsThePageOfTheMarkedRankAndItsPosition) {
+  node_.processes.clear();
+  for (uint64_t rank = 0; rank < 48; ++rank) {
+    node_.processes.push_back(EmptyProcess(100 + rank));
+    node_.processes.back().file = {.device = 1, .inode = rank};
+    node_.processes.back().communicators.push_back(EmptyCommunicator(7, rank));
+  }
+  const TopView view{.columns = 80, .rows = 24};
+  const TopPicture first = TopScreen(node_, history_, judgement_, view);
+  ASSERT_GT(first.page, 10u);
+  EXPECT_EQ(first.ranks, 48u);
+  EXPECT_EQ(LinesOf(first.text).size(), 24u);
+  EXPECT_THAT(first.text, testing::HasSubstr("ranks 1-" + std::to_string(first.page) + " of 48"));
+  TopView next = view;
+  next.marked = first.page;
+  const TopPicture second = TopScreen(node_, history_, judgement_, next);
+  EXPECT_THAT(second.text, testing::HasSubstr("ranks " + std::to_string(first.page + 1) + "-"));
+  EXPECT_EQ(second.marked_id->file.inode, first.page);
+  next.marked = 1000;
+  EXPECT_EQ(TopScreen(node_, history_, judgement_, next).marked, 47u);
+}
+
+TEST_F(TopScreenTest, FiltersByCommunicatorRankGpuAndPid) {
+  Rank(2).gpu_index = 3;
+  Rank(3).gpu_index = 2;
+  const auto ranks = [&](const std::string& filter) {
+    return TopScreen(node_, history_, judgement_, {.columns = 80, .rows = 24, .filter = filter})
+        .ranks;
+  };
+  EXPECT_EQ(ranks("DP"), 4u);
+  EXPECT_EQ(ranks("pp"), 0u);
+  EXPECT_EQ(ranks("3"), 2u) << "rank 3, and GPU 3";
+  EXPECT_EQ(ranks("rank=3"), 1u);
+  EXPECT_EQ(ranks("gpu=3 rank=2"), 1u);
+  EXPECT_EQ(ranks("gpu=3 rank=3"), 0u);
+  EXPECT_EQ(ranks("103"), 1u);
+  EXPECT_THAT(Text({.columns = 80, .rows = 24, .filter = "pp"}), testing::HasSubstr("no ranks"));
+}
+
+TEST_F(TopScreenTest, CommunicatorsOfOneNameAreToldApartByTheirMembers) {
+  for (uint64_t rank = 0; rank < 4; ++rank) {
+    Rank(rank).gpu_index = static_cast<int>(rank);
+    if (rank % 2 == 1) Rank(rank).id = 0xbbbbbb;
+  }
+  EXPECT_THAT(Text({}), testing::AllOf(testing::ContainsRegex("\ndp GPU 0,2 +0 "),
+                                       testing::ContainsRegex("\ndp GPU 1,3 +1 ")));
+}
+
+TEST_F(TopScreenTest, IdleCommunicatorsOfOneRankAreOneLine) {
+  for (uint64_t i = 0; i < 12; ++i) {
+    collector::CommunicatorSnapshot alone = EmptyCommunicator(1000 + i, 0);
+    alone.ranks = 1;
+    node_.processes[0].communicators.push_back(alone);
+  }
+  const std::string text = Text({.columns = 80, .rows = 24});
+  EXPECT_THAT(text, testing::HasSubstr("\n 12 communicators of one rank are idle\n"));
+  EXPECT_THAT(text, testing::HasSubstr("ranks 1-4 of 4"));
+}
+
+TEST_F(TopScreenTest, HelpFitsASmallScreen) {
+  const std::vector<std::string> lines =
+      Screen({.columns = 80, .rows = 24, .mode = TopView::Mode::kHelp});
+  EXPECT_THAT(lines, testing::Not(testing::Contains(testing::HasSubstr("…"))));
+  EXPECT_THAT(lines, testing::Contains(testing::HasSubstr("Narrow screens leave out")));
+}
+
+}  // namespace
+}  // namespace nccl_exporter::exporter
