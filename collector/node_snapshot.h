@@ -324,7 +324,7 @@ struct NodeCounts {
 };
 
 // Counters of a communicator that never decrease, also where only some operations are timed. The
-// exporter makes them from one snapshot after the other (exporter/derived); docs/metrics.md defines
+// exporter makes them from one snapshot after the other (exporter/ledger); docs/metrics.md defines
 // them.
 struct DerivedCounts {
   std::array<uint64_t, kTrafficCount> kernel_ns{};

@@ -30,7 +30,7 @@ inline constexpr double kRecentSeconds = 30;
 // Maximum of listed operations in flight per rank, oldest first.
 inline constexpr size_t kListedInFlight = 4;
 
-// The answer of /api/v1/findings: what is wrong, without the rest. exporter/client reads it.
+// The answer of /api/v1/findings: what is wrong, without the rest. exporter/cli/client reads it.
 std::string FindingsAnswer(const collector::NodeSnapshot& node, const NodeJudge& judge,
                            const DaemonFacts& facts);
 
