@@ -17,6 +17,16 @@ std::optional<int> NumberAtStartOf(const std::string& text) {
   return error == std::errc() ? std::optional(number) : std::nullopt;
 }
 
+// The number in the label `node`, else in `instance`.
+std::optional<int> NumberedNode(const PagedAlert& alert) {
+  for (const char* name : {"node", "instance"}) {
+    const std::string label = alert.Label(name);
+    const size_t digits = label.find_first_of("0123456789");
+    if (digits != std::string::npos) return NumberAtStartOf(label.substr(digits));
+  }
+  return std::nullopt;
+}
+
 std::string Described(const PagedAlert& alert) {
   char time[32];
   snprintf(time, sizeof(time), "%.1f s", alert.started_s);
@@ -102,17 +112,15 @@ void JudgeStay(const Expectation& expectation, const std::vector<PagedAlert>& al
 std::optional<int> Directory::RankOf(const PagedAlert& alert) const {
   const auto found = global_ranks.find({alert.Label("comm"), alert.Label("rank")});
   if (found != global_ranks.end()) return found->second;
-  return NumberAtStartOf(alert.Label("global_rank"));
+  if (const std::optional<int> rank = NumberAtStartOf(alert.Label("global_rank"))) return rank;
+  const std::optional<int> gpu = NumberAtStartOf(alert.Label("gpu"));
+  const std::optional<int> node = NumberedNode(alert);
+  return gpu && node ? std::optional(*node * ranks_per_node + *gpu) : std::nullopt;
 }
 
 std::optional<int> Directory::NodeOf(const PagedAlert& alert) const {
   if (const std::optional<int> rank = RankOf(alert)) return *rank / ranks_per_node;
-  for (const char* name : {"node", "instance"}) {
-    const std::string label = alert.Label(name);
-    const size_t digits = label.find_first_of("0123456789");
-    if (digits != std::string::npos) return NumberAtStartOf(label.substr(digits));
-  }
-  return std::nullopt;
+  return NumberedNode(alert);
 }
 
 std::string ClassOf(const PagedAlert& alert, const std::map<std::string, std::string>& class_of) {

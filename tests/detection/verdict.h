@@ -31,8 +31,8 @@ struct Directory {
   std::map<std::pair<std::string, std::string>, int> global_ranks;  // by labels comm and rank
   int ranks_per_node = 8;
 
-  // The rank that an alert names: by its labels comm and rank, else by global_rank. Nothing if it
-  // names none.
+  // The rank that an alert names: by its labels comm and rank, else by global_rank, else by node and
+  // gpu, as an alert about a process of several ranks does. Nothing if it names none.
   std::optional<int> RankOf(const PagedAlert& alert) const;
   // The node: of the rank, else the number that its label `node` or `instance` begins with.
   std::optional<int> NodeOf(const PagedAlert& alert) const;

@@ -100,6 +100,18 @@ TEST(Verdict, TheRankInTheCommunicatorCountsMoreThanTheNumberOfTheProcess) {
   EXPECT_TRUE(verdict.complaints.empty());
 }
 
+TEST(Verdict, ARankWithoutANumberIsNamedByNodeAndGpu) {
+  const auto met = [](const char* gpu) {
+    return Judge(SlowRank(),
+                 {Alert("SlowRank", 31, {{"instance", "node-1:9828"}, {"gpu", gpu}})}, kDirectory,
+                 kClasses)
+        .classes.at("straggler")
+        .met;
+  };
+  EXPECT_EQ(met("1"), 1);
+  EXPECT_EQ(met("2"), 0);
+}
+
 TEST(Verdict, AnExpectationThatNobodyMeetsIsMissed) {
   const Verdict verdict = Judge(SlowRank(), {}, kDirectory, kClasses);
   EXPECT_EQ(verdict.classes.at("straggler").expected, 1);
