@@ -129,10 +129,18 @@ collector::Collector CollectorOf(const Options& options) {
                                .splits_durations = options.metrics.splits_durations()});
 }
 
+// Throws where the file of thresholds is wrong.
+Thresholds ThresholdsOf(const Options& options) {
+  const Thresholds thresholds =
+      options.findings_config.empty() ? Thresholds() : ReadThresholds(options.findings_config);
+  return thresholds.Scaled(options.findings_time_scale);
+}
+
 int PrintInFlight(const Options& options) {
+  const Thresholds thresholds = ThresholdsOf(options);
   const auto node = CollectorOf(options).Snapshot();
   const ShownJudgement shown = Shown(DaemonAt(options.daemon, options.segment_dirs)(),
-                                     NodeJudge().Judge(*node), node->taken_realtime_ns);
+                                     NodeJudge(thresholds).Judge(*node), node->taken_realtime_ns);
   return PrintNode(options, *node,
                    options.is_json ? InFlightJson(*node, shown)
                                    : shown.Line(node->taken_realtime_ns) + '\n' +
@@ -169,6 +177,7 @@ int PrintJob(const Options& options) {
 }
 
 int Top(const Options& options) {
+  const Thresholds thresholds = ThresholdsOf(options);
   const TopSort sort = std::ranges::find(kTopSorts, options.sort, &CodeRow<TopSort>::name)->id;
   collector::Collector collector = CollectorOf(options);
   const auto first = collector.Snapshot();
@@ -181,8 +190,8 @@ int Top(const Options& options) {
   const auto snapshots = [&] { return collector.Snapshot(); };
   const AskDaemon daemon = DaemonAt(options.daemon, options.segment_dirs);
   if (!terminal)
-    return PrintNode(options, *first, TopOnce(snapshots, daemon, sort, options.is_json));
-  ShowTop(snapshots, daemon, sort, JudgementTimes().Scaled(options.findings_time_scale), *terminal);
+    return PrintNode(options, *first, TopOnce(snapshots, daemon, sort, thresholds, options.is_json));
+  ShowTop(snapshots, daemon, sort, thresholds, *terminal);
   terminal.reset();
   return unreadable.empty() ? kSuccess : Fail(kRuntimeFailure, unreadable);
 }
@@ -384,6 +393,7 @@ std::string FaultOfLog(const LogQueue& log) {
 
 // Serves until a signal ends the daemon. Returns why it could not, or an empty string.
 std::string ServeUntilSignal(const Options& options, const sigset_t& signals) {
+  const Thresholds thresholds = ThresholdsOf(options);
   const ServiceNotifier service;
   const auto log = std::make_shared<LogQueue>(STDERR_FILENO);
   ConfigureLog(options.log_level, options.log_format, log);
@@ -393,7 +403,9 @@ std::string ServeUntilSignal(const Options& options, const sigset_t& signals) {
   collector::Collector collector({.directories = options.segment_dirs,
                                   .retention = options.retention,
                                   .splits_durations = options.metrics.splits_durations()});
-  KeptCounters counters(options.state_dir, DerivedTimes().Scaled(options.findings_time_scale));
+  DerivedTimes derived_times = DerivedTimes().Scaled(options.findings_time_scale);
+  derived_times.longest_step_ns = thresholds.longest_step.count();
+  KeptCounters counters(options.state_dir, derived_times);
   SnapshotSource snapshots(
       [&] {
         const std::shared_ptr<collector::NodeSnapshot> snapshot = collector.Snapshot();
@@ -403,7 +415,7 @@ std::string ServeUntilSignal(const Options& options, const sigset_t& signals) {
       false);
   AnswerBudget budget;
   ScrapePage scrape_page(snapshots, budget, kSeriesLimit, options.metrics, kCommit);
-  NodeWatch watch(snapshots, options.findings_time_scale, [&](const Judgement& judgement) {
+  NodeWatch watch(snapshots, thresholds, [&](const Judgement& judgement) {
     scrape_page.SetFindings(judgement.findings);
     scrape_page.SetDroppedLogLines(log->dropped());
   });

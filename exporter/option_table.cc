@@ -81,6 +81,7 @@ constexpr std::pair<double, double> kTimeScales{1, 1000};
 constexpr std::array kReadersOfSegments{Command::kInFlight, Command::kTop,   Command::kCardinality,
                                         Command::kDoctor,   Command::kTrace, Command::kTiming};
 constexpr std::array kTopOnly{Command::kTop};
+constexpr std::array kJudges{Command::kInFlight, Command::kTop};
 constexpr std::array kCardinalityOnly{Command::kCardinality};
 constexpr std::array kDoctorOnly{Command::kDoctor};
 
@@ -153,7 +154,7 @@ bool ChangeMetrics(const std::string& value, Options& options, std::string& comp
 
 }  // namespace
 
-constexpr std::array<OptionRow, 20> kOptions{{
+constexpr std::array<OptionRow, 21> kOptions{{
     {"--web.listen-address", ":9828",
      "Address to listen at, host:port, [IPv6]:port, or :port for all addresses. May be given "
      "several times.",
@@ -193,6 +194,10 @@ constexpr std::array<OptionRow, 20> kOptions{{
      "Directory of the daemon's user alone, in which derived counters are kept for the next start. "
      "Made if its parent is there. Without it, those of sampled jobs start at 0.",
      FlagTakes::kValue, StoreChecked<&Options::state_dir, IsAnyText>},
+    {"--findings.config", "",
+     "File of thresholds of the findings, as generate-rules writes it beside the rules. Without it, "
+     "the shipped ones.",
+     FlagTakes::kValue, StoreChecked<&Options::findings_config, IsAnyText>, kJudges},
     {"--findings.time-scale", "1",
      "Divides all durations of the findings, the history's steps as well, by a number of 1 to "
      "1000. "

@@ -73,6 +73,7 @@ struct Options {
   std::vector<std::string> segment_dirs;
   std::chrono::nanoseconds retention{};
   std::string state_dir;  // empty: none
+  std::string findings_config;  // file of thresholds; empty: the shipped ones
   double findings_time_scale = 1;
   std::string findings_socket;  // empty: none
   MetricFilter metrics;
@@ -104,6 +105,6 @@ struct OptionRow {
   std::span<const Command> commands = {};
 };
 
-extern const std::array<OptionRow, 20> kOptions;
+extern const std::array<OptionRow, 21> kOptions;
 
 }  // namespace nccl_exporter::exporter

@@ -389,6 +389,26 @@ class Chart(unittest.TestCase):
             made = render({'prometheusRule': {'enabled': True, **values}})
             self.assertEqual(made['PrometheusRule', 'nccl-exporter']['spec'], yaml.safe_load(generated))
 
+    def thresholds_by_values(self, render):
+        """The daemons judge by what the rules are made of."""
+        for values, arguments in self.RULE_OPTIONS:
+            with tempfile.TemporaryDirectory() as directory:
+                options = [argument for argument in arguments if 'https' not in argument and argument not in ('--runbooks', '--dashboards')]
+                subprocess.run([DEPLOY / 'prometheus/generate-rules', *options, '--output', directory], check=True)
+                wanted = json.loads((pathlib.Path(directory) / 'thresholds.json').read_text())
+            made = render({'prometheusRule': {'enabled': False, **values}})
+            shipped = json.loads((DEPLOY / 'prometheus/thresholds.json').read_text())
+            config_map = made.get(('ConfigMap', 'nccl-exporter-thresholds'))
+            chosen = json.loads(config_map['data']['thresholds.json']) if config_map else {}
+            self.assertEqual(shipped | chosen, wanted)
+            pod = made['DaemonSet', 'nccl-exporter']['spec']['template']
+            [container] = pod['spec']['containers']
+            self.assertEqual('--findings.config=/etc/nccl-exporter-thresholds/thresholds.json' in container['args'], wanted != shipped)
+            self.assertEqual('nccl-exporter/thresholds' in pod['metadata'].get('annotations', {}), wanted != shipped)
+
+    def test_the_chart_has_the_shipped_thresholds(self):
+        self.assertEqual((HELM / 'nccl-exporter/thresholds.json').read_bytes(), (DEPLOY / 'prometheus/thresholds.json').read_bytes())
+
     def alerts_by_values(self, render):
         made = render({'prometheusRule': {'enabled': True, 'alertLabels': {'team': 'ml', 'tier': '1'},
                                           'severities': {'NCCLStragglerRank': 'info', 'NCCLHangCulprit': 'warning'}}})
@@ -400,6 +420,7 @@ class Chart(unittest.TestCase):
     @unittest.skipUnless(HAS_GO, NO_GO)
     def test_the_charts_values_make_the_rules_that_the_generators_options_make(self):
         self.rules_by_values(chart.rendered_by_go)
+        self.thresholds_by_values(chart.rendered_by_go)
 
     @unittest.skipUnless(HAS_GO, NO_GO)
     def test_the_charts_values_choose_labels_and_severities_of_alerts(self):
@@ -408,6 +429,7 @@ class Chart(unittest.TestCase):
     @unittest.skipUnless(HAS_HELM, 'helm is not installed')
     def test_helm_makes_the_same_rules_of_the_values(self):
         self.rules_by_values(chart.rendered_by_helm)
+        self.thresholds_by_values(chart.rendered_by_helm)
         self.alerts_by_values(chart.rendered_by_helm)
 
     @unittest.skipUnless(HAS_HELM, 'helm is not installed')

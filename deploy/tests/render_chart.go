@@ -7,6 +7,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -52,6 +53,18 @@ func toJSON(value any) string {
 }
 
 // An item or a pair a line, with JSON inside, which is YAML too.
+func toPrettyJSON(value any) string {
+	text, err := json.MarshalIndent(value, "", "  ")
+	check(err)
+	return string(text)
+}
+
+func fromJSON(text string) map[string]any {
+	var object map[string]any
+	check(json.Unmarshal([]byte(text), &object))
+	return object
+}
+
 func toYAML(value any) string {
 	var lines []string
 	switch value := value.(type) {
@@ -96,6 +109,17 @@ func truncated(length int, text string) string {
 	return text
 }
 
+func float(value any) float64 {
+	number, err := strconv.ParseFloat(fmt.Sprint(value), 64)
+	check(err)
+	return number
+}
+
+func set(object map[string]any, key string, value any) map[string]any {
+	object[key] = value
+	return object
+}
+
 func integer(value any) int {
 	switch value := value.(type) {
 	case int:
@@ -137,6 +161,8 @@ var functions = template.FuncMap{
 	"indent":     indent,
 	"div":        func(a, b any) int { return integer(a) / integer(b) },
 	"get":        func(from map[string]any, key string) any { return from[key] },
+	"float64":    float,
+	"fromJson":   fromJSON,
 	"int":        integer,
 	"list":       func(items ...any) []any { return items },
 	"max":        larger,
@@ -147,10 +173,13 @@ var functions = template.FuncMap{
 	"quote":      func(value any) string { return toJSON(fmt.Sprint(value)) },
 	"regexFind":  func(pattern, text string) string { return regexp.MustCompile(pattern).FindString(text) },
 	"regexReplaceAll": replacedAll,
+	"set":        set,
+	"sha256sum":  func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) },
 	"sub":        func(a, b any) int { return integer(a) - integer(b) },
 	"ternary":    ternary,
 	"toString":   func(value any) string { return fmt.Sprint(value) },
 	"toJson":     toJSON,
+	"toPrettyJson": toPrettyJSON,
 	"toYaml":     toYAML,
 	"trimSuffix": func(suffix, text string) string { return strings.TrimSuffix(text, suffix) },
 	"trunc":      truncated,

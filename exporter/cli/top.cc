@@ -28,14 +28,15 @@ int64_t MonotonicNs() {
 }  // namespace
 
 std::string TopOnce(const TopSnapshots& snapshots, const AskDaemon& daemon, TopSort sort,
-                    bool is_json) {
+                    const Thresholds& thresholds, bool is_json) {
   NodeHistory history;
   const auto first = snapshots();
   history.Record(*first, MonotonicNs());
   std::this_thread::sleep_for(kTopInterval);
   const auto node = snapshots();
   history.Record(*node, MonotonicNs());
-  const ShownJudgement shown = Shown(daemon(), NodeJudge().Judge(*node), first->taken_realtime_ns);
+  const ShownJudgement shown =
+      Shown(daemon(), NodeJudge(thresholds).Judge(*node), first->taken_realtime_ns);
   if (is_json) return TopJson(*node, history, shown, sort);
   const TopView view{.sort = sort, .judged = shown.Line(node->taken_realtime_ns)};
   return TopScreen(*node, history, shown.judgement, view).text +
@@ -43,10 +44,10 @@ std::string TopOnce(const TopSnapshots& snapshots, const AskDaemon& daemon, TopS
 }
 
 void ShowTop(const TopSnapshots& snapshots, const AskDaemon& daemon, TopSort sort,
-             const JudgementTimes& times, Terminal& terminal) {
+             const Thresholds& thresholds, Terminal& terminal) {
   DaemonWatch of_daemon(daemon);
   // The judge has the daemon's history, so that it finds the same; the tables have one of seconds.
-  NodeJudge judge(times);
+  NodeJudge judge(thresholds);
   NodeHistory history;
   int64_t since_ns = 0;
   TopView view{.sort = sort, .has_colours = Terminal::HasColours()};

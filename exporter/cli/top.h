@@ -13,7 +13,7 @@
 #include "exporter/cli/client/daemon_judgement.h"
 #include "exporter/cli/terminal.h"
 #include "exporter/cli/top_ranks.h"
-#include "exporter/findings/judgement_times.h"
+#include "exporter/findings/thresholds.h"
 
 namespace nccl_exporter::exporter {
 
@@ -28,13 +28,12 @@ using TopSnapshots = std::function<std::shared_ptr<const collector::NodeSnapshot
 // findings are those of a single snapshot: no rank is late by one second. The screen has no colours
 // and no limit of width or lines. Both end in a line feed.
 std::string TopOnce(const TopSnapshots& snapshots, const AskDaemon& daemon, TopSort sort,
-                    bool is_json);
+                    const Thresholds& thresholds, bool is_json);
 
 // Shows a screen per interval, until the user or a signal ends it. Keys are answered at once, from
 // the snapshot that is shown. While it is paused no snapshots are taken, so the history has a gap:
-// rates after it are means of the gap. `times` are those of the judgement; scaled ones are for
-// tests.
+// rates after it are means of the gap.
 void ShowTop(const TopSnapshots& snapshots, const AskDaemon& daemon, TopSort sort,
-             const JudgementTimes& times, Terminal& terminal);
+             const Thresholds& thresholds, Terminal& terminal);
 
 }  // namespace nccl_exporter::exporter

@@ -109,9 +109,9 @@ TopRank RankOf(const CommunicatorOnNode& of, const RankOnNode& rank, std::string
                .rank = &rank,
                .communicator = std::move(name),
                .arrivals = history.RecentArrivals(of.key, here.rank,
-                                                  Seconds(JudgementTimes().arrivals_window())),
+                                                  Seconds(Thresholds().arrivals_window())),
                .network = history.RecentNetwork(of.key, here.rank,
-                                                Seconds(JudgementTimes().arrivals_window())),
+                                                Seconds(Thresholds().arrivals_window())),
                .behind = of.max_started - here.started_sequence};
   if (here.completion_is_known && !here.in_flight.empty()) {
     const int64_t age_ns = node.taken_realtime_ns - here.in_flight.front().start_realtime_ns;

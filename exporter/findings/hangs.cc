@@ -104,7 +104,7 @@ void Hangs::Record(const collector::NodeSnapshot& node) {
 Severity Hangs::SeverityOfLasting(const GraphJob& job) const {
   const bool is_critical =
       std::ranges::any_of(job.communicators, [&](const GraphCommunicator& communicator) {
-        return communicator.waited_ns >= times_.critical.count() &&
+        return communicator.waited_ns >= times_.critical_threshold.count() &&
                communicator.waited_ns >= memory_.LongestWaitNs(communicator.key);
       });
   return is_critical ? Severity::kCritical : Severity::kWarning;
@@ -112,7 +112,7 @@ Severity Hangs::SeverityOfLasting(const GraphJob& job) const {
 
 std::vector<Finding> Hangs::Findings(const collector::NodeSnapshot& node) const {
   std::vector<Finding> findings;
-  const WaitGraph hangs(node, memory_, times_, times_.hang);
+  const WaitGraph hangs(node, memory_, times_, times_.hang_threshold);
   const WaitGraph halts(node, memory_, times_, times_.halted(), Suspects::kHalted);
   const WaitGraph waits(node, memory_, times_, times_.wait());
   // All graphs have the same jobs.
@@ -125,7 +125,7 @@ std::vector<Finding> Hangs::Findings(const collector::NodeSnapshot& node) const 
           FindingsOf(waits.jobs()[job], node.taken_realtime_ns, false, Severity::kWarning);
     std::ranges::move(of_job, std::back_inserter(findings));
     if (std::optional<Finding> abandoned =
-            AbandonedOf(hangs.jobs()[job], node.taken_realtime_ns, times_.hang))
+            AbandonedOf(hangs.jobs()[job], node.taken_realtime_ns, times_.hang_threshold))
       findings.push_back(*std::move(abandoned));
   }
   return findings;

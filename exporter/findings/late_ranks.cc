@@ -14,14 +14,12 @@ namespace {
 
 // A straggler is one in so much of the judgements in which any rank of the communicator is.
 constexpr double kShareOfJudgements = 0.75;
-// Memory is one bit per judgement: late_history has 40.
+// Memory is one bit per judgement: `history` has 40.
 constexpr int64_t kMostJudgements = 64;
-// The latest judgements, all of which are strong.
-constexpr uint64_t kStrongRun = (uint64_t{1} << kStrongJudgements) - 1;
 
 }  // namespace
 
-LateRanks::Judgements LateRanks::Latest(JudgementTimes::Ns time) const {
+LateRanks::Judgements LateRanks::Latest(Thresholds::Ns time) const {
   // Those at both ends count: so it is one more than there are intervals.
   const int64_t judgements = std::min(time / times_.interval + 1, kMostJudgements);
   return judgements == kMostJudgements ? ~Judgements{0} : (Judgements{1} << judgements) - 1;
@@ -39,16 +37,17 @@ void LateRanks::Record(const collector::NodeSnapshot& node, const NodeHistory& h
   next_judgement_ns_ += passed * interval;
   BeginJudgement(static_cast<int>(std::min(passed, kMostJudgements)));
   const NodeRates rates = RatesOf(node, history, times_);
-  lost_gpus_ = LostGpusOf(rates);
-  const LateJudgement judgement = JudgeLateRanks(rates);
+  lost_gpus_ = LostGpusOf(rates, times_);
+  const LateJudgement judgement = JudgeLateRanks(rates, times_);
   for (const collector::CommunicatorKey& key : judgement.uneven) {
     if (CommunicatorMemory* const communicator = Settled(key)) communicator->uneven |= 1;
   }
   for (const LateCandidate& candidate : judgement.candidates)
     Judge(candidate, node.taken_realtime_ns);
-  JudgementTimes strong = times_;
+  Thresholds strong = times_;
   strong.window = times_.strong_window();
-  for (const LateCandidate& candidate : JudgeLateRanks(RatesOf(node, history, strong)).candidates)
+  const LateJudgement brief = JudgeLateRanks(RatesOf(node, history, strong), strong);
+  for (const LateCandidate& candidate : brief.candidates)
     JudgeStrong(candidate, node.taken_realtime_ns);
   Confirm();
 }
@@ -104,7 +103,7 @@ LateRanks::CommunicatorMemory* LateRanks::Settled(const collector::CommunicatorK
 // A gap as long as the time in which lateness must repeat ends a run: what follows is new.
 void LateRanks::Begin(int64_t realtime_ns, RankMemory& rank) const {
   const Judgements before = rank.straggler | rank.last_arriver | rank.strongly;
-  if ((before & Latest(times_.late_for)) == 0) rank.since_realtime_ns = realtime_ns;
+  if ((before & Latest(times_.late_for())) == 0) rank.since_realtime_ns = realtime_ns;
 }
 
 void LateRanks::Judge(const LateCandidate& candidate, int64_t realtime_ns) {
@@ -127,8 +126,8 @@ void LateRanks::JudgeStrong(const LateCandidate& candidate, int64_t realtime_ns)
   RankMemory& rank = communicator->ranks[candidate.rank];
   rank.briefly |= 1;
   communicator->briefly |= 1;
-  if (!measures.is_alone || measures.cost < kStrongLateSecondsPerSecond ||
-      measures.timed_operations < kLateOperations)
+  if (!measures.is_alone || measures.cost < times_.strong_deficit ||
+      measures.timed_operations < static_cast<uint64_t>(times_.least_operations))
     return;
   Begin(realtime_ns, rank);
   rank.strongly |= 1;
@@ -139,15 +138,16 @@ void LateRanks::JudgeStrong(const LateCandidate& candidate, int64_t realtime_ns)
 // of those that found anybody; or a last arriver in 7 judgements without a gap. In the rules the
 // first of the strong ones may be weaker.
 void LateRanks::Confirm() {
-  const int hold = static_cast<int>(times_.late_for / 2 / times_.interval);
-  const Judgements latest = Latest(times_.late_for), past = Latest(times_.late_history);
-  const Judgements unbroken = Latest(times_.late_for / 2);
+  const int hold = static_cast<int>(times_.hold / times_.interval);
+  const Judgements latest = Latest(times_.late_for()), past = Latest(times_.history);
+  const Judgements strong_run = (Judgements{1} << times_.strong_evaluations) - 1;
+  const Judgements unbroken = Latest(times_.hold);
   // Unequal work makes now this rank late, now that one.
   const auto is_usual = [&](Judgements of_rank, Judgements of_any) {
     return std::popcount(of_rank & past) >= kShareOfJudgements * std::popcount(of_any & past);
   };
   for (auto& [key, communicator] : communicators_) {
-    if (now_ns_ - communicator.first_seen_ns < times_.learning.count()) continue;
+    if (now_ns_ - communicator.first_seen_ns < times_.warm_up.count()) continue;
     const auto of_job = lost_gpus_.find(JobKeyOf(key));
     const LostGpus lost = of_job == lost_gpus_.end() ? LostGpus() : of_job->second;
     for (auto& [number, rank] : communicator.ranks) {
@@ -155,17 +155,17 @@ void LateRanks::Confirm() {
                             std::popcount(rank.straggler & latest) >= hold &&
                             is_usual(rank.straggler, communicator.straggler);
       const bool is_strong =
-          communicator.has_all_ranks && (rank.strongly & kStrongRun) == kStrongRun &&
-          std::popcount(communicator.uneven & ~rank.straggler & past) <= kMostUnevenJudgements &&
+          communicator.has_all_ranks && (rank.strongly & strong_run) == strong_run &&
+          std::popcount(communicator.uneven & ~rank.straggler & past) <= times_.most_uneven() &&
           is_usual(rank.briefly, communicator.briefly);
       const bool is_last_arriver = (rank.last_arriver & unbroken) == unbroken;
       if (!is_often && !is_strong && !is_last_arriver) continue;
       // A rank that is late at the edge of a threshold is found in every other judgement: it stays
       // for as long as the alert is held.
-      rank.shown_until_ns = now_ns_ + times_.late_for.count() / 2;
+      rank.shown_until_ns = now_ns_ + times_.hold.count();
       const bool is_by_strong = is_strong && !is_often;
       const Judgements shown = is_by_strong ? rank.strongly : rank.straggler | rank.last_arriver;
-      const Judgements of = is_by_strong ? kStrongRun : latest;
+      const Judgements of = is_by_strong ? strong_run : latest;
       rank.shown = {.communicator = key,
                     .rank = number,
                     .measures = is_by_strong ? rank.strong_measures : rank.measures,
@@ -191,11 +191,11 @@ std::vector<Finding> LateRanks::Findings(const collector::NodeSnapshot& node) co
 }
 
 double LateRanks::LearningSeconds() const {
-  int64_t latest = now_ns_ - times_.learning.count();
+  int64_t latest = now_ns_ - times_.warm_up.count();
   for (const auto& [key, communicator] : communicators_) {
     if (communicator.is_compared) latest = std::max(latest, communicator.first_seen_ns);
   }
-  return static_cast<double>(times_.learning.count() - (now_ns_ - latest)) / 1e9;
+  return static_cast<double>(times_.warm_up.count() - (now_ns_ - latest)) / 1e9;
 }
 
 }  // namespace nccl_exporter::exporter

@@ -16,7 +16,7 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
-#include "exporter/findings/judgement_times.h"
+#include "exporter/findings/thresholds.h"
 #include "exporter/findings/late/late_candidates.h"
 #include "exporter/findings/late/late_findings.h"
 #include "exporter/findings/late/lost_gpus.h"
@@ -27,7 +27,7 @@ namespace nccl_exporter::exporter {
 // Not thread-safe: its owner locks.
 class LateRanks {
  public:
-  explicit LateRanks(const JudgementTimes& times) : times_(times) {}
+  explicit LateRanks(const Thresholds& times) : times_(times) {}
 
   // Judges the newest window of `history`, if the judgement before is an interval ago.
   // `monotonic_ns` as in NodeHistory::Record, which comes first. Intervals that were missed, as in
@@ -78,9 +78,9 @@ class LateRanks {
   void JudgeStrong(const LateCandidate& candidate, int64_t realtime_ns);
   void Confirm();
   // The judgements of the latest so much time.
-  Judgements Latest(JudgementTimes::Ns time) const;
+  Judgements Latest(Thresholds::Ns time) const;
 
-  JudgementTimes times_;
+  Thresholds times_;
   int64_t now_ns_ = 0;
   int64_t next_judgement_ns_ = 0;
   std::map<collector::CommunicatorKey, CommunicatorMemory> communicators_;

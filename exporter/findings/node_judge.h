@@ -13,7 +13,7 @@
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
 #include "exporter/findings/hangs.h"
-#include "exporter/findings/judgement_times.h"
+#include "exporter/findings/thresholds.h"
 #include "exporter/findings/late/bandwidth_past.h"
 #include "exporter/findings/late_ranks.h"
 #include "exporter/findings/losses/lost_operations.h"
@@ -44,7 +44,7 @@ struct Judgement {
 // records: NodeWatch relies on that.
 class NodeJudge {
  public:
-  explicit NodeJudge(const JudgementTimes& times = {})
+  explicit NodeJudge(const Thresholds& times = {})
       : times_(times),
         hangs_(times),
         late_ranks_(times),
@@ -52,7 +52,7 @@ class NodeJudge {
         lost_operations_(times) {}
 
   // A step of the history. `monotonic_ns` says when, on a clock that nobody sets. A snapshot that
-  // comes sooner than JudgementTimes::step after the one before is not taken, so that the history
+  // comes sooner than Thresholds::step after the one before is not taken, so that the history
   // of a caller with more snapshots is as long.
   void Record(const collector::NodeSnapshot& node, int64_t monotonic_ns);
 
@@ -65,7 +65,7 @@ class NodeJudge {
  private:
   std::set<collector::FileKey> JustEnded(const collector::NodeSnapshot& node) const;
 
-  JudgementTimes times_;
+  Thresholds times_;
   NodeHistory history_;
   Hangs hangs_;
   LateRanks late_ranks_;

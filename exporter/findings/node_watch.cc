@@ -11,11 +11,12 @@
 
 namespace nccl_exporter::exporter {
 
-NodeWatch::NodeWatch(SnapshotSource& snapshots, double time_scale, OnJudgement on_judgement)
+NodeWatch::NodeWatch(SnapshotSource& snapshots, const Thresholds& thresholds,
+                     OnJudgement on_judgement)
     : snapshots_(snapshots),
       on_judgement_(std::move(on_judgement)),
-      step_(JudgementTimes().Scaled(time_scale).step),
-      judge_(std::make_shared<const NodeJudge>(JudgementTimes().Scaled(time_scale))),
+      step_(thresholds.step),
+      judge_(std::make_shared<const NodeJudge>(thresholds)),
       thread_(&NodeWatch::Run, this) {}
 
 NodeWatch::~NodeWatch() {

@@ -19,12 +19,11 @@ class NodeWatch {
  public:
   using OnJudgement = std::function<void(const Judgement&)>;
 
-  // Begins at once. All durations, the history's steps as well, are divided by `time_scale`, at
-  // least 1. A snapshot that fails is logged, and leaves its step out: the judge stays that of the
-  // step before. `snapshots` outlives this object. `on_judgement` gets the judgement of each step,
-  // on the thread of this object.
+  // Begins at once. A snapshot that fails is logged, and leaves its step out: the judge stays that
+  // of the step before. `snapshots` outlives this object. `on_judgement` gets the judgement of each
+  // step, on the thread of this object.
   explicit NodeWatch(
-      SnapshotSource& snapshots, double time_scale = 1,
+      SnapshotSource& snapshots, const Thresholds& thresholds = {},
       OnJudgement on_judgement = [](const Judgement&) {});
   // Waits for the step that is under way.
   ~NodeWatch();

@@ -46,7 +46,7 @@ TEST(NodeWatchTest, GoesOnWhileTheJudgeIsRead) {
     ++taken;
     return NodeWithLiveSegments(3);
   });
-  constexpr double kStepsOfFiveMilliseconds = 1000;
+  const Thresholds kStepsOfFiveMilliseconds = Thresholds().Scaled(1000);
   const NodeWatch watch(source, kStepsOfFiveMilliseconds);
   bool goes_on = false;
   watch.Read([&](const NodeJudge&) {
@@ -70,7 +70,7 @@ TEST(NodeWatchTest, GivesTheJudgementOfEachStep) {
     return std::make_shared<const collector::NodeSnapshot>(std::move(node));
   });
   std::atomic<size_t> findings = 0;
-  constexpr double kStepsOfFiveMilliseconds = 1000;
+  const Thresholds kStepsOfFiveMilliseconds = Thresholds().Scaled(1000);
   const NodeWatch watch(source, kStepsOfFiveMilliseconds,
                         [&](const Judgement& judgement) { findings = judgement.findings.size(); });
   while (findings != 1) std::this_thread::yield();  // a test that hangs has failed

@@ -2,7 +2,10 @@
 // Durations of the derived counters, and one reading of the clocks. Plain data, for any thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+
+#include "exporter/ledger/shipped_thresholds.h"
 
 namespace nccl_exporter::exporter {
 
@@ -10,8 +13,8 @@ namespace nccl_exporter::exporter {
 struct DerivedTimes {
   static constexpr int64_t kSecondNs = 1'000'000'000;
 
-  // A collective and size is regular if it occurs at least so often: --longest-step of the rules.
-  int64_t longest_step_ns = 30 * kSecondNs;
+  // A collective and size is regular if it occurs at least so often: Thresholds::longest_step.
+  int64_t longest_step_ns = std::chrono::nanoseconds(shipped::kLongestStep).count();
   // Weights of timed operations in a mean fall to 37 % in this time. It spans five windows of
   // sampling, and is short against the rules' window of a minute.
   int64_t mean_ns = 10 * kSecondNs;

@@ -97,7 +97,7 @@ Json ArrivalsJson(const CommunicatorOnNode& of, const collector::CommunicatorSna
                   const NodeHistory& history, const std::vector<Finding>& findings) {
   if (!here.arrivals) return nullptr;
   const ArrivalWindow recent =
-      history.RecentArrivals(of.key, here.rank, Seconds(JudgementTimes().arrivals_window()));
+      history.RecentArrivals(of.key, here.rank, Seconds(Thresholds().arrivals_window()));
   const double compared = static_cast<double>(recent.counts.compared);
   return {{"late", IsLate(of.key, here.rank, findings)},
           {"seconds", RoundedJson(recent.seconds)},
@@ -129,7 +129,7 @@ Json NetworkJson(const CommunicatorOnNode& of, const collector::CommunicatorSnap
                  const NodeHistory& history) {
   if (!here.network) return nullptr;
   const NetworkWindow recent =
-      history.RecentNetwork(of.key, here.rank, Seconds(JudgementTimes().arrivals_window()));
+      history.RecentNetwork(of.key, here.rank, Seconds(Thresholds().arrivals_window()));
   return {{"timed_share", RoundedJson(static_cast<double>(here.network_share_ppm) / kWholeDutyPpm)},
           {"seconds", RoundedJson(recent.seconds)},
           {"send", NetworkDirectionJson(NetworkDirection::kSend, recent)},

@@ -15,7 +15,7 @@ namespace nccl_exporter::exporter {
 
 // Of an object that has seen nothing before.
 inline std::vector<Finding> Fresh(const HandMadeNode& job) {
-  return Hangs(JudgementTimes()).Findings(job.node);
+  return Hangs(Thresholds()).Findings(job.node);
 }
 
 // Global ranks of the culprits of all findings.

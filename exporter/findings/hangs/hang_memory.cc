@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "exporter/findings/hangs/wait_graph.h"
-#include "exporter/findings/judgement_times.h"
+#include "exporter/findings/thresholds.h"
 #include "exporter/ledger/fair_shares.h"
 
 namespace nccl_exporter::exporter {

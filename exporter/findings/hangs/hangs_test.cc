@@ -207,7 +207,7 @@ TEST_F(HangTest, AWaitThatItsCommunicatorHasSurvivedIsNotCriticalAgain) {
   const auto severity_after = [](Hangs& hangs, HandMadeNode& job, int64_t seconds) {
     return Followed(hangs, job, seconds).at(0).severity;
   };
-  Hangs hangs{JudgementTimes()};
+  Hangs hangs{Thresholds()};
   job_.Start({0, 1, 2, 4, 5, 6, 7}, "fsdp", 0);
   EXPECT_EQ(severity_after(hangs, job_, 595), Severity::kWarning);
   EXPECT_EQ(severity_after(hangs, job_, 305), Severity::kCritical);
@@ -224,7 +224,7 @@ TEST_F(HangTest, AKilledOrStoppedRankIsCriticalAfterTwentySeconds) {
   for (const bool is_killed : {true, false}) {
     HandMadeNode job(8);
     job.AddCommunicator("fsdp", kAll);
-    Hangs hangs{JudgementTimes()};
+    Hangs hangs{Thresholds()};
     job.Start(kAll, "fsdp", 0);
     hangs.Record(job.node);
     job.node.processes[6].is_alive = !is_killed;
@@ -241,7 +241,7 @@ TEST_F(HangTest, AKilledOrStoppedRankIsCriticalAfterTwentySeconds) {
 }
 
 TEST_F(HangTest, AKilledRankIsCriticalAfterTwentySecondsWhereNoCompletionIsSeen) {
-  Hangs hangs{JudgementTimes()};
+  Hangs hangs{Thresholds()};
   job_.Start({0, 1, 2, 3, 4, 5, 7}, "fsdp", 0);
   for (const size_t rank : kAll) job_.HideCompletions(rank);
   hangs.Record(job_.node);
@@ -255,7 +255,7 @@ TEST_F(HangTest, BesideAStoppedRankOneThatIsBehindIsNotNamedYet) {
   for (const bool is_stopped : {false, true}) {
     HandMadeNode job(8);
     job.AddCommunicator("fsdp", kAll);
-    Hangs hangs{JudgementTimes()};
+    Hangs hangs{Thresholds()};
     job.Start({0, 1, 2, 4, 5, 6, 7}, "fsdp", 0);
     job.node.processes[6].is_stopped = is_stopped;
     const std::vector<std::string> culprits = Culprits(Followed(hangs, job, 25));
@@ -265,7 +265,7 @@ TEST_F(HangTest, BesideAStoppedRankOneThatIsBehindIsNotNamedYet) {
 
 // As by `py-spy dump`, or a debugger for a moment.
 TEST_F(HangTest, ARankThatIsStoppedForAMomentOfAPauseIsNotNamed) {
-  Hangs hangs{JudgementTimes()};
+  Hangs hangs{Thresholds()};
   MissCall(0);
   EXPECT_THAT(Followed(hangs, job_, 20), IsEmpty());
   job_.node.processes[3].is_stopped = true;
@@ -279,7 +279,7 @@ TEST_F(HangTest, ARankThatIsStoppedForAMomentOfAPauseIsNotNamed) {
 
 // At the end of a job ranks end one after the other, and nothing says that the others wait.
 TEST_F(HangTest, TheFirstRankToEndIsNotNamedEarlyWhereNoCompletionIsSeen) {
-  Hangs hangs{JudgementTimes()};
+  Hangs hangs{Thresholds()};
   job_.Start(kAll, "fsdp", 0);
   for (const size_t rank : kAll) job_.HideCompletions(rank);
   hangs.Record(job_.node);
@@ -291,7 +291,7 @@ TEST_F(HangTest, HalfOfTheRanksEndedOrStoppedAreNotNamedEarly) {
   for (const size_t halted : {3, 4}) {
     HandMadeNode job(8);
     job.AddCommunicator("fsdp", kAll);
-    Hangs hangs{JudgementTimes()};
+    Hangs hangs{Thresholds()};
     job.Start(kAll, "fsdp", 0);
     for (size_t rank = 0; rank < halted; ++rank) job.node.processes[rank].is_alive = false;
     EXPECT_EQ(Followed(hangs, job, 25).size(), halted == 3 ? 1 : 0);
@@ -300,7 +300,7 @@ TEST_F(HangTest, HalfOfTheRanksEndedOrStoppedAreNotNamedEarly) {
 
 // Regression: launchers end a job before its hang is half a minute old.
 TEST_F(HangTest, ARankThatIsKilledWhenItHasWaitedForTwentySecondsIsNotNamed) {
-  Hangs hangs{JudgementTimes()};
+  Hangs hangs{Thresholds()};
   MissCall(0);
   EXPECT_THAT(Followed(hangs, job_, 20), IsEmpty());
   job_.node.processes[0].is_alive = false;
@@ -317,7 +317,7 @@ TEST_F(HangTest, TheWholeJobStoppedOrEndedHasNoCulprit) {
 
 // Operator's trial A3: after the retention, the page had only a number.
 TEST_F(HangTest, AKilledRankIsNamedAfterItsSegmentIsGone) {
-  Hangs hangs{JudgementTimes()};
+  Hangs hangs{Thresholds()};
   hangs.Record(job_.node);
   job_.Start(kAll, "fsdp", 0);
   job_.node.processes[6].is_alive = false;
@@ -340,7 +340,7 @@ TEST_F(HangTest, AKilledRankIsNamedAfterItsSegmentIsGone) {
 // Regression: memory was given to users in the order of their ids.
 TEST_F(HangTest, AUserWithManyAbsentRanksLeavesRoomForAnothers) {
   constexpr uint64_t kForged = 2 * collector::kMaxCommunicators - 2;
-  Hangs hangs{JudgementTimes()};
+  Hangs hangs{Thresholds()};
   collector::ProcessSnapshot& forger = job_.AddProcess(0, "9");
   forger.uid = 1;
   for (uint64_t rank = 0; rank < kForged; ++rank) {
@@ -357,7 +357,7 @@ TEST_F(HangTest, AUserWithManyAbsentRanksLeavesRoomForAnothers) {
 
 // Regression: a rank whose communicators found no room in the daemon was named as missing.
 TEST_F(HangTest, ARankThatThereIsNoRoomForIsNotMissing) {
-  Hangs hangs{JudgementTimes()};
+  Hangs hangs{Thresholds()};
   hangs.Record(job_.node);
   job_.node.processes[6].communicators.clear();
   job_.node.processes[6].unread_in_use = 1;
@@ -372,7 +372,7 @@ TEST_F(HangTest, ARankThatThereIsNoRoomForIsNotMissing) {
 
 // Operator's trial A3.
 TEST_F(HangTest, AMissingRankIsNamedIfItWasHere) {
-  Hangs hangs{JudgementTimes()};
+  Hangs hangs{Thresholds()};
   hangs.Record(job_.node);
   job_.node.processes.erase(job_.node.processes.begin() + 6);
   job_.Start({0, 1, 2, 3, 4, 5, 6}, "fsdp", 150);
@@ -403,7 +403,7 @@ TEST_F(HangTest, ARankThatWasNeverSeenIsNotBlamed) {
 }
 
 TEST_F(HangTest, RanksThatDieWhenAHungJobIsEndedAreNotNamed) {
-  Hangs hangs{JudgementTimes()};
+  Hangs hangs{Thresholds()};
   MissCall(150);
   hangs.Record(job_.node);
   for (const size_t rank : {0, 1, 2, 4}) {
@@ -419,7 +419,7 @@ TEST_F(HangTest, RanksThatDieWhenAHungJobIsEndedAreNotNamed) {
 }
 
 TEST_F(HangTest, ADebuggerOnAVictimMakesNoCulpritOfIt) {
-  Hangs hangs{JudgementTimes()};
+  Hangs hangs{Thresholds()};
   MissCall(150);
   hangs.Record(job_.node);
   job_.node.processes[0].is_stopped = true;
@@ -429,7 +429,7 @@ TEST_F(HangTest, ADebuggerOnAVictimMakesNoCulpritOfIt) {
 
 // Rank 0 saves for three minutes; rank 6 is killed later.
 TEST_F(HangTest, ARankThatWaitedInAHangThatEndedIsNamedWhenItIsKilled) {
-  Hangs hangs{JudgementTimes()};
+  Hangs hangs{Thresholds()};
   job_.Start({1, 2, 3, 4, 5, 6, 7}, "fsdp", 150);
   hangs.Record(job_.node);
   ASSERT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("0"));
@@ -448,7 +448,7 @@ TEST_F(HangTest, ARankThatWaitedInAHangThatEndedIsNamedWhenItIsKilled) {
 }
 
 TEST_F(HangTest, TheMemoryForgetsCommunicatorsThatAreGone) {
-  Hangs hangs{JudgementTimes()};
+  Hangs hangs{Thresholds()};
   hangs.Record(job_.node);
   const collector::NodeSnapshot before = job_.node;
   for (auto& process : job_.node.processes) process.is_alive = false;
@@ -620,7 +620,7 @@ TEST_F(HangTest, AHangIsSaidByWhatWasStartedWhereNoCompletionIsSeen) {
 }
 
 TEST_F(HangTest, AKilledRankIsNamedWhereNoCompletionIsSeenAlsoAfterItsSegmentIsGone) {
-  Hangs hangs{JudgementTimes()};
+  Hangs hangs{Thresholds()};
   job_.Start(kAll, "fsdp", 0);
   for (const size_t rank : kAll) job_.HideCompletions(rank);
   hangs.Record(job_.node);
@@ -696,7 +696,7 @@ TEST_F(AbandonedTest, NobodyIsNamedWhereARankIsDead) {
   job_.Start(kAll, "fsdp", 150);
   job_.node.processes[6].is_alive = false;
   GoOn(2);
-  Hangs hangs{JudgementTimes()};
+  Hangs hangs{Thresholds()};
   for (int i = 0; i < 4; ++i) hangs.Record(job_.node);
   EXPECT_THAT(hangs.Findings(job_.node), ElementsAre(IsKind(FindingKind::kAbandoned)));
 }
@@ -706,7 +706,7 @@ TEST_F(AbandonedTest, ADeadRankIsNotNamedWhileTheOthersGoOn) {
   job_.node.processes[6].is_alive = false;
   for (const bool goes_on : {true, false}) {
     if (goes_on) GoOn(1);
-    Hangs hangs{JudgementTimes()};
+    Hangs hangs{Thresholds()};
     for (int i = 0; i < 4; ++i) hangs.Record(job_.node);
     EXPECT_EQ(Culprits(hangs.Findings(job_.node)).empty(), goes_on);
     job_.Wait(14);
@@ -714,7 +714,7 @@ TEST_F(AbandonedTest, ADeadRankIsNotNamedWhileTheOthersGoOn) {
 }
 
 TEST_F(AbandonedTest, ARankThatWaitedBeforeIsForgotten) {
-  Hangs hangs{JudgementTimes()};
+  Hangs hangs{Thresholds()};
   MissCall(150);
   hangs.Record(job_.node);
   EXPECT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("3"));

@@ -80,7 +80,7 @@ std::vector<CommunicatorOnNode> CommunicatorsWithFinalized(const collector::Node
 }  // namespace
 
 WaitGraph::WaitGraph(const collector::NodeSnapshot& node, const HangMemory& memory,
-                     const JudgementTimes& times, std::chrono::nanoseconds threshold,
+                     const Thresholds& times, std::chrono::nanoseconds threshold,
                      Suspects suspects)
     : taken_realtime_ns_(node.taken_realtime_ns) {
   std::map<JobKey, GraphJob> jobs;

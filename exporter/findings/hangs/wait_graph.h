@@ -13,7 +13,7 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/findings/hangs/hang_memory.h"
-#include "exporter/findings/judgement_times.h"
+#include "exporter/findings/thresholds.h"
 #include "exporter/ledger/local_communicators.h"
 
 namespace nccl_exporter::exporter {
@@ -80,7 +80,7 @@ class WaitGraph {
  public:
   // `threshold` is the age of a hang. Points into `node` and `memory`.
   WaitGraph(const collector::NodeSnapshot& node, const HangMemory& memory,
-            const JudgementTimes& times, std::chrono::nanoseconds threshold,
+            const Thresholds& times, std::chrono::nanoseconds threshold,
             Suspects suspects = Suspects::kAll);
 
   const std::vector<GraphJob>& jobs() const { return jobs_; }

@@ -10,7 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "exporter/findings/judgement_times.h"
+#include "exporter/findings/thresholds.h"
 #include "proto/collective.h"
 
 namespace nccl_exporter::exporter {
@@ -53,7 +53,7 @@ const collector::InFlightOperation* WaitedIn(const collector::CommunicatorSnapsh
 // One job of the node.
 class JobJudge {
  public:
-  JobJudge(GraphJob& job, int64_t taken_ns, const JudgementTimes& times, int64_t threshold_ns,
+  JobJudge(GraphJob& job, int64_t taken_ns, const Thresholds& times, int64_t threshold_ns,
            Suspects suspects)
       : communicators_(job.communicators),
         taken_ns_(taken_ns),
@@ -408,7 +408,7 @@ class JobJudge {
 
 }  // namespace
 
-void ApplyWaitRules(GraphJob& job, int64_t taken_realtime_ns, const JudgementTimes& times,
+void ApplyWaitRules(GraphJob& job, int64_t taken_realtime_ns, const Thresholds& times,
                     std::chrono::nanoseconds threshold, Suspects suspects) {
   JobJudge(job, taken_realtime_ns, times, threshold.count(), suspects).Judge();
 }

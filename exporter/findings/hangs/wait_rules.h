@@ -12,7 +12,7 @@ namespace nccl_exporter::exporter {
 // Sets what WaitGraph says of the ranks and communicators of `job`, which have none of it yet.
 // `taken_realtime_ns` is the moment of the snapshot that they come from, and `threshold` the age of
 // a hang. The time grows with ranks plus operations in flight, whatever a process wrote into them.
-void ApplyWaitRules(GraphJob& job, int64_t taken_realtime_ns, const JudgementTimes& times,
+void ApplyWaitRules(GraphJob& job, int64_t taken_realtime_ns, const Thresholds& times,
                     std::chrono::nanoseconds threshold, Suspects suspects);
 
 }  // namespace nccl_exporter::exporter

@@ -105,7 +105,7 @@ void BandwidthPast::Record(const NodeHistory& history, int64_t realtime_ns, int6
 
   std::map<Key, Transfer> newest = NewestWindow(history);
   Follow(newest);
-  const auto most = static_cast<size_t>(times_.late_history / times_.interval + 1);
+  const auto most = static_cast<size_t>(times_.history / times_.interval + 1);
   for (auto& [key, past] : pasts_) {
     const auto found = newest.find(key);
     past.transfers.push_back(found == newest.end() ? Transfer{} : found->second);
@@ -121,7 +121,7 @@ void BandwidthPast::Record(const NodeHistory& history, int64_t realtime_ns, int6
 BandwidthPast::Transfer BandwidthPast::Baseline(const Past& past) const {
   const auto newest = static_cast<size_t>(times_.arrivals_window() / times_.interval);
   const auto expected =
-      static_cast<double>((times_.late_history - times_.arrivals_window()) / times_.interval);
+      static_cast<double>((times_.history - times_.arrivals_window()) / times_.interval);
   std::vector<double> bandwidths;
   double message_bytes = 0;
   for (size_t i = 0; i + newest < past.transfers.size(); ++i) {
@@ -140,7 +140,7 @@ void BandwidthPast::Judge(Past& past, int64_t realtime_ns, int64_t monotonic_ns)
   if (now.bandwidth == 0) return;  // nothing was transferred: as it was
   const Transfer before = past.is_low ? past.before : Baseline(past);
   const bool is_low =
-      now.bandwidth < kBandwidthRatio * before.bandwidth &&
+      now.bandwidth < times_.bandwidth_ratio * before.bandwidth &&
       std::abs(now.message_bytes - before.message_bytes) < kSameSize * before.message_bytes;
   if (!is_low) {
     past.is_low = past.is_degraded = false;
@@ -153,8 +153,8 @@ void BandwidthPast::Judge(Past& past, int64_t realtime_ns, int64_t monotonic_ns)
     past.low_since_monotonic_ns = monotonic_ns;
   }
   const int64_t low_ns = monotonic_ns - past.low_since_monotonic_ns;
-  past.is_degraded = low_ns >= times_.late_for.count() / 2;
-  if (low_ns <= kLongestFault * times_.late_history.count()) return;
+  past.is_degraded = low_ns >= times_.hold.count();
+  if (low_ns <= kLongestFault * times_.history.count()) return;
   past.is_low = past.is_degraded = false;
   past.transfers.clear();
 }

@@ -14,7 +14,7 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
-#include "exporter/findings/judgement_times.h"
+#include "exporter/findings/thresholds.h"
 #include "exporter/ledger/node_history.h"
 #include "proto/collective.h"
 
@@ -31,7 +31,7 @@ inline constexpr size_t kMostPasts = 4096;
 // Not thread-safe: its owner locks.
 class BandwidthPast {
  public:
-  explicit BandwidthPast(const JudgementTimes& times) : times_(times) {}
+  explicit BandwidthPast(const Thresholds& times) : times_(times) {}
 
   // Judges the newest window of `history`, if the judgement before is an interval ago. Both times
   // in nanoseconds: the first for people, by the node's clock, the second on a clock that nobody
@@ -67,7 +67,7 @@ class BandwidthPast {
   Transfer Baseline(const Past& past) const;
   void Judge(Past& past, int64_t realtime_ns, int64_t monotonic_ns) const;
 
-  JudgementTimes times_;
+  Thresholds times_;
   int64_t next_judgement_ns_ = 0;
   std::map<Key, Past> pasts_;
   uint64_t left_out_ = 0;

@@ -52,7 +52,7 @@ class BandwidthPastTest : public testing::Test {
 
   collector::NodeSnapshot node_;
   NodeHistory history_;
-  BandwidthPast past_{JudgementTimes{}};
+  BandwidthPast past_{Thresholds{}};
   bool has_ever_found_ = false;
 };
 

@@ -53,7 +53,8 @@ bool HasEachRankOnce(const CommunicatorOnNode& communicator) {
 }
 
 // comm:nccl_p2p_operations:unlike.
-bool IsPipeline(const std::vector<RankRates>& ranks, const std::vector<ProcessRates>& processes) {
+bool IsPipeline(const std::vector<RankRates>& ranks, const std::vector<ProcessRates>& processes,
+                const Thresholds& thresholds) {
   std::vector<double> operations, busy;
   for (const RankRates& rank : ranks) {
     const ProcessRates& process = processes[rank.process];
@@ -67,12 +68,12 @@ bool IsPipeline(const std::vector<RankRates>& ranks, const std::vector<ProcessRa
   if (operations.empty()) return false;
   const auto [least, most] = std::ranges::minmax(operations);
   if (operations.size() == ranks.size() && least >= kAlikeShare * most) return false;
-  return busy.empty() || Quantile(0.5, busy) >= kLateSecondsPerSecond;
+  return busy.empty() || Quantile(0.5, busy) >= thresholds.straggler_threshold;
 }
 
 // Whether sends and receives take time in the communicator, so that a rank waits more than once per
 // step.
-bool ExchangesByP2p(const std::vector<RankRates>& ranks) {
+bool ExchangesByP2p(const std::vector<RankRates>& ranks, const Thresholds& thresholds) {
   std::vector<double> busy;
   bool has_any = false;
   for (const RankRates& rank : ranks) {
@@ -80,7 +81,7 @@ bool ExchangesByP2p(const std::vector<RankRates>& ranks) {
     if (rank.send_busy) busy.push_back(*rank.send_busy);
     if (rank.recv_busy) busy.push_back(*rank.recv_busy);
   }
-  return has_any && (busy.empty() || Quantile(0.5, busy) >= kLateSecondsPerSecond);
+  return has_any && (busy.empty() || Quantile(0.5, busy) >= thresholds.straggler_threshold);
 }
 
 // comm:nccl_steps:rate: that of the rarest collective and size.
@@ -113,7 +114,7 @@ double Quantile(double share, std::vector<double> values) {
 }
 
 NodeRates RatesOf(const collector::NodeSnapshot& node, const NodeHistory& history,
-                  const JudgementTimes& times) {
+                  const Thresholds& times) {
   const RanksWindow window = history.RecentRanks(Seconds(times.window));
   const RanksWindow arrivals = history.RecentRanks(Seconds(times.arrivals_window()));
   NodeRates rates{.peers = {},
@@ -142,9 +143,9 @@ NodeRates RatesOf(const collector::NodeSnapshot& node, const NodeHistory& histor
     PeerRates common{.key = key,
                      .ranks = {},
                      .spans_nodes = spans_nodes[key],
-                     .is_pipeline = IsPipeline(ranks, rates.processes),
+                     .is_pipeline = IsPipeline(ranks, rates.processes, times),
                      .steps = {}};
-    if (common.spans_nodes && !ExchangesByP2p(ranks))
+    if (common.spans_nodes && !ExchangesByP2p(ranks, times))
       common.steps = StepsOf(ranks, window.seconds, Seconds(times.longest_step));
     std::vector<double> timed;
     for (const RankRates& rank : ranks) timed.push_back(rank.timed_collectives);

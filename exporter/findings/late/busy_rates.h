@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "collector/node_snapshot.h"
-#include "exporter/findings/judgement_times.h"
+#include "exporter/findings/thresholds.h"
 #include "exporter/ledger/local_communicators.h"
 #include "exporter/ledger/node_history.h"
 
@@ -56,10 +56,10 @@ struct NodeRates {
   double arrivals_seconds = 0;  // of that of arrivals
 };
 
-// Of the ranks of `node` that live or ended lately, over JudgementTimes::window before the newest
+// Of the ranks of `node` that live or ended lately, over Thresholds::window before the newest
 // step. Empty until the history has a step.
 NodeRates RatesOf(const collector::NodeSnapshot& node, const NodeHistory& history,
-                  const JudgementTimes& times);
+                  const Thresholds& times);
 
 // As PromQL's quantile(): between two values, the line between them, so that both judges find the
 // same. `share` is 0 to 1, `values` is not empty.

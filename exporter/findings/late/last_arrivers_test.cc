@@ -123,8 +123,8 @@ TEST(LastArriversTest, AcrossNodesALatenessCountsOncePerStep) {
 // A5 of the operator trial: the completion rings hold minutes of operations when the daemon starts,
 // all of which are compared in its first seconds.
 TEST(LastArriversTest, TheBacklogOfTheRingsAfterALateStartNamesNobody) {
-  JudgementTimes times;
-  times.learning = {};  // which alone would hide it
+  Thresholds times;
+  times.warm_up = {};  // which alone would hide it
   LateJob job(4, times);
   job.Make(kFirst, "embedding", {0, 1});
   job.Make(kSecond, "embedding", {2, 3});

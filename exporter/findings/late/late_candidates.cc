@@ -7,14 +7,14 @@
 #include <optional>
 #include <utility>
 
-#include "exporter/findings/judgement_times.h"
+#include "exporter/findings/thresholds.h"
 
 namespace nccl_exporter::exporter {
 namespace {
 
-// A process that waits elsewhere for so long is a victim. Half, since lateness may be counted more
-// than once.
-constexpr double kVictimSecondsPerSecond = 0.5 * kLateSecondsPerSecond;
+// A process that waits elsewhere for this share of the threshold is a victim. Half, since lateness
+// may be counted more than once.
+constexpr double kVictimShare = 0.5;
 // A culprit waits less in all its communicators together, by this share of what it does here.
 constexpr double kOwnShare = 0.5;
 // A rank with fewer timed operations than this share of the median is not compared.
@@ -37,13 +37,17 @@ struct PeersFound {
   std::vector<double> process_deficit;
 };
 
+bool HasEnough(size_t ranks, const Thresholds& thresholds) {
+  return ranks >= static_cast<size_t>(thresholds.min_ranks);
+}
+
 // comm_rank:nccl_wait_deficit:late.
-void FindDeficits(const PeerRates& peers, PeersFound& found) {
+void FindDeficits(const PeerRates& peers, const Thresholds& thresholds, PeersFound& found) {
   found.deficit.resize(peers.ranks.size());
   for (const RankRates& rank : peers.ranks) {
     if (rank.busy) found.busy.push_back(*rank.busy);
   }
-  found.is_compared = found.busy.size() >= kMinRanks && !peers.is_pipeline;
+  found.is_compared = HasEnough(found.busy.size(), thresholds) && !peers.is_pipeline;
   if (!found.is_compared) return;
   found.median = Quantile(0.5, found.busy);
   const double chance = std::min(2 * (Quantile(0.9, found.busy) - found.median),
@@ -51,7 +55,7 @@ void FindDeficits(const PeerRates& peers, PeersFound& found) {
   for (size_t i = 0; i < peers.ranks.size(); ++i) {
     if (!peers.ranks[i].busy) continue;
     const double deficit = found.median - *peers.ranks[i].busy;
-    if (deficit <= kLateSecondsPerSecond) continue;
+    if (deficit <= thresholds.straggler_threshold) continue;
     found.is_uneven = true;
     if (deficit <= chance) continue;
     found.deficit[i] = deficit;
@@ -89,7 +93,7 @@ std::optional<double> StepDeficit(const std::map<Kind, double>& medians, const R
 }
 
 // comm_rank:nccl_step_wait_deficit:late.
-void FindCosts(const PeerRates& peers, PeersFound& found) {
+void FindCosts(const PeerRates& peers, const Thresholds& thresholds, PeersFound& found) {
   found.cost.resize(peers.ranks.size());
   if (!found.has_deficit) return;
   const std::map<Kind, double> medians = MedianSeconds(peers);
@@ -98,7 +102,7 @@ void FindCosts(const PeerRates& peers, PeersFound& found) {
     const std::optional<double> of_step =
         peers.steps ? StepDeficit(medians, peers.ranks[i], *peers.steps) : std::nullopt;
     const double cost = of_step.value_or(*found.deficit[i]);
-    if (cost > kLateSecondsPerSecond) found.cost[i] = cost;
+    if (cost > thresholds.straggler_threshold) found.cost[i] = cost;
   }
 }
 
@@ -110,13 +114,15 @@ double CostOfArrivals(const PeerRates& peers, const RankRates& rank) {
 }
 
 // comm_rank:nccl_last_arrivals:share.
-void FindLastArrivers(const PeerRates& peers, PeersFound& found) {
+void FindLastArrivers(const PeerRates& peers, const Thresholds& thresholds, PeersFound& found) {
   for (const RankRates& rank : peers.ranks) {
     const collector::ArrivalCounts& counts = rank.arrivals;
     const bool is_last =
-        !peers.is_pipeline && counts.compared >= kLateOperations &&
-        static_cast<double>(counts.last) > kLateShare * static_cast<double>(counts.compared) &&
-        CostOfArrivals(peers, rank) > kLateSecondsPerSecond;
+        !peers.is_pipeline &&
+        counts.compared >= static_cast<uint64_t>(thresholds.least_operations) &&
+        static_cast<double>(counts.last) >
+            thresholds.last_arrival_share * static_cast<double>(counts.compared) &&
+        CostOfArrivals(peers, rank) > thresholds.straggler_threshold;
     found.is_last.push_back(is_last);
     found.has_last = found.has_last || is_last;
   }
@@ -135,10 +141,11 @@ void FindProcessDeficits(const PeerRates& peers, const std::vector<ProcessRates>
 }
 
 // comm:nccl_busy_seconds:late_min.
-void FindLeastBusy(PeersFound& found) {
+void FindLeastBusy(const Thresholds& thresholds, PeersFound& found) {
   if (found.busy.empty()) return;
   const auto [least, most] = std::ranges::minmax(found.busy);
-  const bool is_unclear = found.busy.size() < kMinRanks && least < most - kLateSecondsPerSecond;
+  const bool is_unclear = !HasEnough(found.busy.size(), thresholds) &&
+                          least < most - thresholds.straggler_threshold;
   if (found.has_deficit || is_unclear) found.least_busy = least;
 }
 
@@ -168,11 +175,12 @@ Victims VictimsOf(const NodeRates& rates, const std::vector<PeersFound>& found) 
 // The rules see the ranks of other nodes that a rank waits for, and this judge does not: a rank
 // that is longer than its peers in communicators which span nodes waits for another node's.
 // By the order of `peers.ranks`.
-std::vector<bool> WaitElsewhere(const NodeRates& rates, const PeerRates& peers) {
+std::vector<bool> WaitElsewhere(const NodeRates& rates, const PeerRates& peers,
+                                const Thresholds& thresholds) {
   std::vector<double> elsewhere(rates.processes.size(), 0);
   for (const PeerRates& other : rates.peers) {
     if (other.key == peers.key || other.is_pipeline || !other.spans_nodes ||
-        other.ranks.size() >= kMinRanks)
+        HasEnough(other.ranks.size(), thresholds))
       continue;
     for (const RankRates& rank : other.ranks) elsewhere[rank.process] += rank.busy.value_or(0);
   }
@@ -180,7 +188,8 @@ std::vector<bool> WaitElsewhere(const NodeRates& rates, const PeerRates& peers) 
   for (const RankRates& rank : peers.ranks) of_ranks.push_back(elsewhere[rank.process]);
   const double median = Quantile(0.5, of_ranks);
   std::vector<bool> waits;
-  for (const double seconds : of_ranks) waits.push_back(seconds - median > kVictimSecondsPerSecond);
+  for (const double seconds : of_ranks)
+    waits.push_back(seconds - median > kVictimShare * thresholds.straggler_threshold);
   return waits;
 }
 
@@ -231,11 +240,12 @@ LateMeasures MeasuresOf(const PeerRates& peers, const PeersFound& found, size_t 
 }
 
 void AddCandidates(const NodeRates& rates, const PeerRates& peers, const PeersFound& found,
-                   const Victims& victims, std::vector<LateCandidate>& candidates) {
-  std::vector<bool> is_victim = WaitElsewhere(rates, peers);
+                   const Victims& victims, const Thresholds& thresholds,
+                   std::vector<LateCandidate>& candidates) {
+  const double victims_wait = kVictimShare * thresholds.straggler_threshold;
+  std::vector<bool> is_victim = WaitElsewhere(rates, peers, thresholds);
   for (size_t i = 0; i < peers.ranks.size(); ++i) {
-    if (victims.wait_for_late[peers.ranks[i].process] > kVictimSecondsPerSecond)
-      is_victim[i] = true;
+    if (victims.wait_for_late[peers.ranks[i].process] > victims_wait) is_victim[i] = true;
   }
   const std::vector<bool> own = OwnDeficits(peers, found, is_victim);
   const auto count = static_cast<size_t>(std::ranges::count(own, true));
@@ -246,7 +256,7 @@ void AddCandidates(const NodeRates& rates, const PeerRates& peers, const PeersFo
     const bool is_straggler = own[i] && are_few;
     const bool is_last_arriver =
         found.is_last[i] && !victims.another_is_last[rank.process] && !is_victim[i] &&
-        !(rank.busy && found.process_deficit[i] < kVictimSecondsPerSecond) &&
+        !(rank.busy && found.process_deficit[i] < victims_wait) &&
         (!found.deficit[i] || own[i]);
     if (!is_straggler && !is_last_arriver) continue;
     candidates.push_back({.communicator = peers.key,
@@ -257,21 +267,21 @@ void AddCandidates(const NodeRates& rates, const PeerRates& peers, const PeersFo
 
 }  // namespace
 
-LateJudgement JudgeLateRanks(const NodeRates& rates) {
+LateJudgement JudgeLateRanks(const NodeRates& rates, const Thresholds& thresholds) {
   std::vector<PeersFound> found(rates.peers.size());
   for (size_t p = 0; p < found.size(); ++p) {
-    FindDeficits(rates.peers[p], found[p]);
-    FindCosts(rates.peers[p], found[p]);
-    FindLastArrivers(rates.peers[p], found[p]);
+    FindDeficits(rates.peers[p], thresholds, found[p]);
+    FindCosts(rates.peers[p], thresholds, found[p]);
+    FindLastArrivers(rates.peers[p], thresholds, found[p]);
     FindProcessDeficits(rates.peers[p], rates.processes, found[p]);
-    FindLeastBusy(found[p]);
+    FindLeastBusy(thresholds, found[p]);
   }
   const Victims victims = VictimsOf(rates, found);
   LateJudgement judgement;
   for (size_t p = 0; p < found.size(); ++p) {
     if (found[p].is_uneven) judgement.uneven.push_back(rates.peers[p].key);
     if (found[p].has_deficit || found[p].has_last)
-      AddCandidates(rates, rates.peers[p], found[p], victims, judgement.candidates);
+      AddCandidates(rates, rates.peers[p], found[p], victims, thresholds, judgement.candidates);
   }
   return judgement;
 }

@@ -34,11 +34,11 @@ struct LateJudgement {
   // Each rank at most once per communicator, in the order of the rates. A candidate of one
   // judgement is no finding yet: LateRanks wants several.
   std::vector<LateCandidate> candidates;
-  // Communicators in which a rank waits less than the median by kLateSecondsPerSecond, whether
+  // Communicators in which a rank waits less than the median by Thresholds::straggler_threshold, whether
   // chance explains it or not: comm:nccl_busy_seconds:uneven.
   std::vector<collector::CommunicatorKey> uneven;
 };
 
-LateJudgement JudgeLateRanks(const NodeRates& rates);
+LateJudgement JudgeLateRanks(const NodeRates& rates, const Thresholds& thresholds);
 
 }  // namespace nccl_exporter::exporter

@@ -7,7 +7,7 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
-#include "exporter/findings/judgement_times.h"
+#include "exporter/findings/thresholds.h"
 #include "exporter/findings/late/late_candidates.h"
 #include "exporter/findings/late/lost_gpus.h"
 
@@ -21,7 +21,7 @@ struct LateRank {
   int64_t since_realtime_ns = 0;  // its first judgement of the run
   int late_judgements = 0;        // of so many of the latest:
   int judgements = 0;
-  JudgementTimes::Ns window{};  // of the rates that the measures come from
+  Thresholds::Ns window{};  // of the rates that the measures come from
   LostGpus lost = {};           // of the whole job on this node, by all waits
 };
 

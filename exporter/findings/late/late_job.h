@@ -19,7 +19,7 @@ class LateJob {
   static constexpr int64_t kSecondNs = 1000000000;
   static constexpr int64_t kStepSeconds = 5;
 
-  explicit LateJob(size_t processes, const JudgementTimes& times = {}, double time_scale = 1)
+  explicit LateJob(size_t processes, const Thresholds& times = {}, double time_scale = 1)
       : late_(times), step_ns_(static_cast<int64_t>(kStepSeconds * kSecondNs / time_scale)) {
     node_.taken_realtime_ns = 1700000000 * kSecondNs;
     for (size_t i = 0; i < processes; ++i) {

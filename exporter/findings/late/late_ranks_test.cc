@@ -66,7 +66,7 @@ TEST(LateRanksTest, NamesARankThatMakesStepsLongerByATenthWithinAMinute) {
     job.Run(30, [&] { StepOfTp(job, 8, 5, deficit); });
     EXPECT_THAT(job.EverNamed(), IsEmpty()) << "two judgements at most";
     job.Run(30, [&] { StepOfTp(job, 8, 5, deficit); });
-    if (deficit < kStrongLateSecondsPerSecond) {
+    if (deficit < Thresholds().strong_deficit) {
       EXPECT_THAT(job.EverNamed(), IsEmpty());
       continue;
     }
@@ -374,7 +374,7 @@ TEST(LateRanksTest, AcrossNodesALatenessCountsOncePerStep) {
         job.Busy(i, kTp, 0.01 + (i == 2 ? 0 : lateness), Function::kAllGather, 5, 5);
       }
     });
-    if (lateness < kLateSecondsPerSecond) {
+    if (lateness < Thresholds().straggler_threshold) {
       EXPECT_THAT(job.EverNamed(), IsEmpty());
     } else {
       ASSERT_THAT(job.Named(), ElementsAre(2));
@@ -404,7 +404,7 @@ TEST(LateRanksTest, ARankLateInTwoCommunicatorsIsOneFinding) {
 }
 
 TEST(LateRanksTest, HoldsForEveryScaleOfTime) {
-  LateJob job(8, JudgementTimes().Scaled(15), 15);
+  LateJob job(8, Thresholds().Scaled(15), 15);
   job.Make(kTp, "tp", FirstProcesses(8));
   job.Run(300, [&] { StepOfTp(job, 8, 5); });
   EXPECT_THAT(job.EverNamed(), IsEmpty());

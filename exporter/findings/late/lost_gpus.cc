@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/findings/judgement_times.h"
+#include "exporter/findings/thresholds.h"
 #include "proto/collective.h"
 
 namespace nccl_exporter::exporter {
@@ -16,22 +16,22 @@ namespace {
 using Waits = std::vector<std::optional<double>>;  // by the order of PeerRates::ranks
 
 // Least wait and median, where ranks differ by more than jitter.
-std::optional<double> LeastOfUneven(const Waits& waits) {
+std::optional<double> LeastOfUneven(const Waits& waits, double least_wait) {
   std::vector<double> known;
   for (const std::optional<double>& wait : waits) {
     if (wait) known.push_back(*wait);
   }
   if (known.empty()) return std::nullopt;
   const double least = std::ranges::min(known);
-  if (least >= Quantile(0.5, std::move(known)) - kLeastWaitSecondsPerSecond) return std::nullopt;
+  if (least >= Quantile(0.5, std::move(known)) - least_wait) return std::nullopt;
   return least;
 }
 
 // comm_rank_kind:nccl_wait_seconds:rate: by collective and size across nodes, else all together.
-std::vector<Waits> WaitsOf(const PeerRates& peers) {
+std::vector<Waits> WaitsOf(const PeerRates& peers, double least_wait) {
   std::vector<Waits> waits(1);
   for (const RankRates& rank : peers.ranks) waits.front().push_back(rank.busy);
-  if (!LeastOfUneven(waits.front())) return {};
+  if (!LeastOfUneven(waits.front(), least_wait)) return {};
   if (!peers.steps) return waits;
   std::map<std::pair<Function, uint8_t>, Waits> by_kind;
   for (size_t i = 0; i < peers.ranks.size(); ++i) {
@@ -48,10 +48,10 @@ std::vector<Waits> WaitsOf(const PeerRates& peers) {
 }
 
 // comm_rank:nccl_waiting_gpu_seconds:each; 0 for a rank that has none.
-std::vector<double> LostByRank(const PeerRates& peers) {
+std::vector<double> LostByRank(const PeerRates& peers, double least_wait) {
   std::vector<double> lost(peers.ranks.size(), 0);
-  for (const Waits& waits : WaitsOf(peers)) {
-    const std::optional<double> least = LeastOfUneven(waits);
+  for (const Waits& waits : WaitsOf(peers, least_wait)) {
+    const std::optional<double> least = LeastOfUneven(waits, least_wait);
     if (!least) continue;
     for (size_t i = 0; i < waits.size(); ++i) {
       if (waits[i]) lost[i] = std::max(lost[i], *waits[i] - *least);
@@ -68,7 +68,7 @@ struct GpuLoss {
 
 }  // namespace
 
-std::map<JobKey, LostGpus> LostGpusOf(const NodeRates& rates) {
+std::map<JobKey, LostGpus> LostGpusOf(const NodeRates& rates, const Thresholds& thresholds) {
   std::map<collector::CommunicatorKey, size_t> sources;
   for (const PeerRates& peers : rates.peers) ++sources[peers.key];
   std::vector<GpuLoss> losses(rates.processes.size());
@@ -79,7 +79,7 @@ std::map<JobKey, LostGpus> LostGpusOf(const NodeRates& rates) {
     }
     // Times of several sources are not compared.
     if (sources[peers.key] > 1 || (peers.is_pipeline && !peers.steps)) continue;
-    const std::vector<double> lost = LostByRank(peers);
+    const std::vector<double> lost = LostByRank(peers, thresholds.least_wait);
     for (size_t i = 0; i < lost.size(); ++i) {
       GpuLoss& loss = losses[peers.ranks[i].process];
       if (peers.steps) {

@@ -16,6 +16,6 @@ struct LostGpus {
   size_t gpus = 0;  // of the job on this node, with time in kernels
 };
 
-std::map<JobKey, LostGpus> LostGpusOf(const NodeRates& rates);
+std::map<JobKey, LostGpus> LostGpusOf(const NodeRates& rates, const Thresholds& thresholds);
 
 }  // namespace nccl_exporter::exporter

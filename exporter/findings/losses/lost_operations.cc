@@ -43,7 +43,7 @@ std::map<JobKey, LostOperations::JobLosses> LostOperations::LossesOf(
     processes[process.file] = &process;
   std::map<collector::FileKey, JobLosses> of_process;
   double seconds = 0;
-  for (size_t step = history.steps(); step-- > 0 && seconds < Seconds(times_.losses_window());) {
+  for (size_t step = history.steps(); step-- > 0 && seconds < Seconds(times_.bandwidth_window);) {
     seconds += history.Seconds(step);
     for (const LossDelta& loss : history.Losses(step)) {
       if (!IsAlarming(loss.cause) || !processes.contains(loss.process)) continue;
@@ -71,7 +71,7 @@ std::map<JobKey, LostOperations::JobLosses> LostOperations::LossesOf(
 
 void LostOperations::Record(const collector::NodeSnapshot& node, const NodeHistory& history) {
   std::map<JobKey, JobLosses> jobs = LossesOf(node, history);
-  const double wanted = Seconds(times_.losses_window());
+  const double wanted = Seconds(times_.bandwidth_window);
   double seconds = 0;
   for (size_t step = 0; step < history.steps(); ++step) seconds += history.Seconds(step);
   std::map<JobKey, uint64_t> operations;
@@ -80,7 +80,7 @@ void LostOperations::Record(const collector::NodeSnapshot& node, const NodeHisto
     if (const auto found = operations.find(key); found != operations.end())
       job.operations = found->second;
     job.is_found = seconds >= wanted &&
-                   static_cast<double>(job.lost) > kLossShare * static_cast<double>(job.operations);
+                   static_cast<double>(job.lost) > times_.lost_share * static_cast<double>(job.operations);
     // The window moves on; the trouble began where it did.
     const auto before = jobs_.find(key);
     if (before != jobs_.end() && before->second.is_found)

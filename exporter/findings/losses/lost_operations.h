@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations that are counted and not followed, by job: the condition of NCCLExporterEventsDropped
-// (docs/alerts.md) over JudgementTimes::losses_window().
+// (docs/alerts.md) over Thresholds::bandwidth_window.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
-#include "exporter/findings/judgement_times.h"
+#include "exporter/findings/thresholds.h"
 #include "exporter/ledger/local_communicators.h"
 #include "exporter/ledger/node_history.h"
 #include "proto/loss.h"
@@ -21,7 +21,7 @@ namespace nccl_exporter::exporter {
 // Not thread-safe: its owner locks.
 class LostOperations {
  public:
-  explicit LostOperations(const JudgementTimes& times) : times_(times) {}
+  explicit LostOperations(const Thresholds& times) : times_(times) {}
 
   // Judges the newest window of `history`, which has recorded `node` just before. A history shorter
   // than the window finds nothing.
@@ -37,7 +37,7 @@ class LostOperations {
     uint64_t lost = 0;
     std::array<uint64_t, kLossCount> by_cause{};
     int64_t since_realtime_ns = 0;  // first loss of the run that goes on
-    bool is_found = false;          // more than kLossShare are lost
+    bool is_found = false;          // more than Thresholds::lost_share are lost
   };
 
   static Finding FindingOf(const JobKey& key, const JobLosses& losses);
@@ -45,7 +45,7 @@ class LostOperations {
   std::map<JobKey, JobLosses> LossesOf(const collector::NodeSnapshot& node,
                                        const NodeHistory& history) const;
 
-  JudgementTimes times_;
+  Thresholds times_;
   std::map<JobKey, JobLosses> jobs_;
 };
 

@@ -62,3 +62,20 @@
 {{- end -}}
 {{- $rules | replace "    labels: {severity: " (printf "    labels: {%sseverity: " $labels) -}}
 {{- end }}
+
+{{- /* What the values choose of the thresholds, for the daemon's --findings.config; nothing where they are the shipped ones. */ -}}
+{{- define "nccl-exporter.thresholds" -}}
+{{- $values := .Values.prometheusRule -}}
+{{- $chosen := dict "hang-threshold" $values.hangThreshold "critical-threshold" $values.criticalThreshold "stall-threshold" $values.stallThreshold
+  "straggler-threshold" (float64 $values.stragglerThreshold) "bandwidth-ratio" (float64 $values.bandwidthRatio) "network-ratio" (float64 $values.networkRatio) -}}
+{{- $shipped := .Files.Get "thresholds.json" | fromJson -}}
+{{- $differs := dict -}}
+{{- range $name, $value := $chosen -}}
+{{- if ne (toString $value) (toString (get $shipped $name)) -}}
+{{- $_ := set $differs $name $value -}}
+{{- end -}}
+{{- end -}}
+{{- if $differs -}}
+{{- toPrettyJson $differs -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Durations, shares and counts by which the daemon judges. Their shipped values are made of
+// deploy/prometheus/thresholds.json, which the alert rules are made of, too. A site's own values
+// are read from a file that `generate-rules` writes. Plain data, for any thread.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "exporter/ledger/node_history.h"
+#include "exporter/ledger/shipped_thresholds.h"
+
+namespace nccl_exporter::exporter {
+
+// Members have the names of the keys in the file, unless they say otherwise.
+struct Thresholds {
+  using Ns = std::chrono::nanoseconds;
+
+  // Time between two judgements of late ranks, and between two evaluations of the rules.
+  Ns interval = shipped::kInterval;
+  // Time between two snapshots that a judge takes into its history. Not in the file.
+  Ns step = kHistoryStep;
+
+  // A rank hangs if nothing has moved on its communicator for this time.
+  Ns hang_threshold = shipped::kHangThreshold;
+  // A rank is shown to wait, as a warning, after this time. Saving a checkpoint takes longer.
+  Ns wait() const { return hang_threshold / 4; }
+  // A hang is critical from here on where its cause may go on by itself, such as a rank that saves
+  // a checkpoint. PyTorch ends a job whose NCCL operation lasts this long.
+  Ns critical_threshold = shipped::kCriticalThreshold;
+  // Evaluations of the rules in which others wait for a dead or stopped rank.
+  int halted_evaluations = shipped::kHaltedEvaluations;
+  // Others wait for a dead or stopped rank if nothing has moved for this time. A rank that only
+  // calls late is neither.
+  Ns halted() const { return (halted_evaluations - 1) * interval; }
+
+  // A rank goes on without a communicator if its process makes progress this long after the
+  // communicator stood still: longer than a victim of a hang goes on with what was under way.
+  Ns went_on() const { return hang_threshold / 2; }
+  // Multiples of hang_threshold that such a process may pause.
+  int abandoned_hangs = shipped::kAbandonedHangs;
+  // A rank has gone on without a communicator although its process pauses for this time: the
+  // time-out of NCCL's watchdog in PyTorch.
+  Ns abandoned_for() const { return abandoned_hangs * hang_threshold; }
+
+  // Rates of late ranks are over this time, shares of arrivals over twice that.
+  Ns window = shipped::kWindow;
+  Ns arrivals_window() const { return 2 * window; }
+  // Strong proof is rates over this time: windows of judgements that follow each other have no
+  // second in common, so a single long wait is in one of them, and not in three.
+  Ns strong_window() const { return interval; }
+  // Losses are counted over this time.
+  Ns bandwidth_window = shipped::kBandwidthWindow;
+  // An alert fires after this time.
+  Ns hold = shipped::kHold;
+  // A late rank is late in 6 of 13 judgements of the latest so much, ...
+  Ns late_for() const { return 2 * hold; }
+  // ... and in three quarters of those in which any rank was late.
+  Ns history = shipped::kHistory;
+  // No rank of a communicator is late before that has been followed for this time.
+  Ns warm_up = shipped::kWarmUp;
+  // Collectives that are rarer than this are not part of every step.
+  Ns longest_step = shipped::kLongestStep;
+
+  // Share of the time that others must wait for a late rank.
+  double straggler_threshold = shipped::kStragglerThreshold;
+  // Share of the time below which waits are jitter.
+  double least_wait = shipped::kLeastWait;
+  // Least number of ranks whose busy times are compared: of three, the median is itself one of two
+  // that may be late.
+  int min_ranks = shipped::kMinRanks;
+  // Share of the compared operations that a late rank was the last to enter.
+  double last_arrival_share = shipped::kLastArrivalShare;
+  // Least number of compared operations in a window, or of timed ones in a strong window, so that
+  // one alone makes nobody late.
+  int least_operations = shipped::kLeastOperations;
+  // So many judgements in a row find a rank that is late by so much, and nobody else late: that is
+  // strong proof, and no more judgements are waited for. Jitter and imbalance of this size change
+  // the rank from judgement to judgement.
+  double strong_deficit = shipped::kStrongDeficit;
+  int strong_evaluations = shipped::kStrongEvaluations;
+  // Beside them, ranks were uneven in so many judgements of `history` at most. Load that moves
+  // between ranks, such as that of experts, stays at each for a minute, and proves nothing. The
+  // rules allow half of it, and judge unevenness half as often.
+  int most_uneven() const { return 2 * strong_evaluations; }
+
+  // Share of its former bandwidth below which a communicator is degraded.
+  double bandwidth_ratio = shipped::kBandwidthRatio;
+  // Share of the operations above which those that are not followed matter.
+  double lost_share = shipped::kLostShare;
+
+  // With all durations divided by `divisor`, which is at least 1, as by `generate-rules
+  // --time-scale`: for tests that cannot wait for minutes. The ratios stay, so that counts of
+  // judgements do: it is the same judgement of a job that is as much faster.
+  Thresholds Scaled(double divisor) const;
+};
+
+// The shipped thresholds with what the JSON file `path` says otherwise. Throws std::runtime_error,
+// with the path and the key: the file cannot be read, a key is not known, or a value is not one of
+// its kind or out of its range.
+Thresholds ReadThresholds(const std::string& path);
+
+inline double Seconds(Thresholds::Ns time) { return std::chrono::duration<double>(time).count(); }
+
+// Snapshots in a row in which a rank was dead or stopped while others waited for it. So a debugger
+// that stops a process for a moment, and a job that is resumed process by process, are not found.
+inline constexpr uint32_t kHaltedSnapshots = 3;
+
+}  // namespace nccl_exporter::exporter
