@@ -14,11 +14,10 @@
 namespace nccl_exporter::plugin {
 namespace {
 
-// What the kernel shows on a node besides its 128 CPUs, and what follows from it.
+// What the kernel shows of cgroups, and the quota that follows.
 struct NodeFiles {
   const char* name;
   std::vector<std::pair<std::string, std::string>> files;
-  uint32_t shared;
   uint32_t quota_milli;
 };
 
@@ -27,54 +26,40 @@ class CpuAllowanceOf : public testing::TestWithParam<NodeFiles> {};
 TEST_P(CpuAllowanceOf, IsWhatTheFilesSay) {
   std::string root = testing::TempDir() + "cpusXXXXXX";
   ASSERT_NE(mkdtemp(root.data()), nullptr);
-  const auto write = [&](const std::string& path, const std::string& text) {
+  for (const auto& [path, text] : GetParam().files) {
     std::filesystem::create_directories(std::filesystem::path(root + path).parent_path());
     std::ofstream(root + path) << text;
-  };
-  write("/sys/devices/system/cpu/online", "0-127\n");
-  for (const auto& [path, text] : GetParam().files) write(path, text);
+  }
   const CpuAllowance allowance = ReadCpuAllowance(root.c_str());
   std::filesystem::remove_all(root);
-  EXPECT_EQ(allowance.shared, GetParam().shared);
   EXPECT_EQ(allowance.quota_milli, GetParam().quota_milli);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Nodes, CpuAllowanceOf,
-    testing::Values(
-        NodeFiles{
-            .name = "TheWholeNodeWithoutCgroups", .files = {}, .shared = 128, .quota_milli = 0},
-        NodeFiles{.name = "TheLeastQuotaOfAllLevelsAndTheNearestCpuset",
-                  .files = {{"/proc/self/cgroup", "0::/kubepods/pod1/worker\n"},
-                            {"/sys/fs/cgroup/cpuset.cpus.effective", "0-127\n"},
-                            {"/sys/fs/cgroup/kubepods/cpu.max", "6400000 100000\n"},
-                            {"/sys/fs/cgroup/kubepods/pod1/cpu.max", "150000 100000\n"},
-                            {"/sys/fs/cgroup/kubepods/pod1/cpuset.cpus.effective", "0-3,8,10-11\n"},
-                            {"/sys/fs/cgroup/kubepods/pod1/worker/cpu.max", "max 100000\n"}},
-                  .shared = 7,
-                  .quota_milli = 1500},
-        NodeFiles{.name = "AContainerWhosePathIsTheHosts",
-                  .files = {{"/proc/self/cgroup", "0::/../../host/slice\n"},
-                            {"/sys/fs/cgroup/cpu.max", "400000 100000\n"},
-                            {"/sys/fs/cgroup/cpuset.cpus.effective", "16-31\n"}},
-                  .shared = 16,
-                  .quota_milli = 4000},
-        NodeFiles{
-            .name = "CgroupV1",
-            .files = {{"/proc/self/cgroup",
-                       "11:cpuset:/slurm/job_1\n4:cpu,cpuacct:/slurm/job_1\n1:name=systemd:/\n"},
-                      {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"},
-                      {"/sys/fs/cgroup/cpu/slurm/job_1/cpu.cfs_quota_us", "800000\n"},
-                      {"/sys/fs/cgroup/cpu/slurm/job_1/cpu.cfs_period_us", "100000\n"},
-                      {"/sys/fs/cgroup/cpuset/slurm/job_1/cpuset.cpus", "32-63\n"}},
-            .shared = 32,
-            .quota_milli = 8000},
-        NodeFiles{.name = "NonsenseThatIsNoLimit",
-                  .files = {{"/proc/self/cgroup", "0:/no-path\nnonsense\n0::\n0::/a\n"},
-                            {"/sys/fs/cgroup/a/cpu.max", "lots 100000\n"},
-                            {"/sys/fs/cgroup/a/cpuset.cpus.effective", "5-2\n"}},
-                  .shared = 128,
-                  .quota_milli = 0}),
+    testing::Values(NodeFiles{.name = "NoCgroups", .files = {}, .quota_milli = 0},
+                    NodeFiles{.name = "TheProcesssOwn",
+                              .files = {{"/proc/self/cgroup", "0::/kubepods/pod1\n"},
+                                        {"/sys/fs/cgroup/kubepods/pod1/cpu.max", "150000 100000\n"},
+                                        {"/sys/fs/cgroup/cpu.max", "max 100000\n"}},
+                              .quota_milli = 1500},
+                    NodeFiles{.name = "AContainerWhosePathIsTheHosts",
+                              .files = {{"/proc/self/cgroup", "0::/../../host/slice\n"},
+                                        {"/sys/fs/cgroup/cpu.max", "400000 100000\n"}},
+                              .quota_milli = 4000},
+                    NodeFiles{.name = "WithoutALimit",
+                              .files = {{"/proc/self/cgroup", "0::/\n"},
+                                        {"/sys/fs/cgroup/cpu.max", "max 100000\n"}},
+                              .quota_milli = 0},
+                    NodeFiles{.name = "CgroupV1",
+                              .files = {{"/proc/self/cgroup", "4:cpu,cpuacct:/slurm/job_1\n"},
+                                        {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "800000\n"},
+                                        {"/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"}},
+                              .quota_milli = 8000},
+                    NodeFiles{.name = "NonsenseThatIsNoLimit",
+                              .files = {{"/proc/self/cgroup", "0:/no-path\nnonsense\n0::\n0::/a\n"},
+                                        {"/sys/fs/cgroup/a/cpu.max", "lots 100000\n"}},
+                              .quota_milli = 0}),
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST(CpuAllowance, CountsTheAffinityOfTheCallingThread) {
@@ -92,30 +77,30 @@ TEST(CpuAllowance, CountsTheAffinityOfTheCallingThread) {
 }
 
 TEST(MilliCpusPerRank, SharesTheNodeAmongItsRanks) {
-  EXPECT_EQ(MilliCpusPerRank({.affinity = 128, .shared = 128, .quota_milli = 0}, {.on_node = 8}),
+  EXPECT_EQ(MilliCpusPerRank({.affinity = 128, .online = 128, .quota_milli = 0}, {.on_node = 8}),
             16'000u);
-  EXPECT_EQ(MilliCpusPerRank({.affinity = 2, .shared = 2, .quota_milli = 0}, {.on_node = 2}),
+  EXPECT_EQ(MilliCpusPerRank({.affinity = 2, .online = 2, .quota_milli = 0}, {.on_node = 2}),
             1000u);
   EXPECT_EQ(
-      MilliCpusPerRank({.affinity = 128, .shared = 128, .quota_milli = 12'000}, {.on_node = 8}),
+      MilliCpusPerRank({.affinity = 128, .online = 128, .quota_milli = 12'000}, {.on_node = 8}),
       1500u);
 }
 
 TEST(MilliCpusPerRank, DoesNotShareTheAffinityOfARankThatIsBound) {
-  EXPECT_EQ(MilliCpusPerRank({.affinity = 14, .shared = 112, .quota_milli = 0}, {.on_node = 8}),
+  EXPECT_EQ(MilliCpusPerRank({.affinity = 14, .online = 112, .quota_milli = 0}, {.on_node = 8}),
             14'000u);
-  EXPECT_EQ(MilliCpusPerRank({.affinity = 1, .shared = 112, .quota_milli = 0}, {.on_node = 8}),
+  EXPECT_EQ(MilliCpusPerRank({.affinity = 1, .online = 112, .quota_milli = 0}, {.on_node = 8}),
             1000u);
 }
 
 TEST(MilliCpusPerRank, SharesTheAffinityAmongTheRanksOfTheProcess) {
-  EXPECT_EQ(MilliCpusPerRank({.affinity = 8, .shared = 112}, {.on_node = 8, .in_process = 8}),
+  EXPECT_EQ(MilliCpusPerRank({.affinity = 8, .online = 112}, {.on_node = 8, .in_process = 8}),
             1000u);
 }
 
 TEST(MilliCpusPerRank, IsUnlimitedWhereNothingIsKnown) {
   EXPECT_EQ(MilliCpusPerRank({}, {.on_node = 8}), std::numeric_limits<uint32_t>::max());
-  EXPECT_EQ(MilliCpusPerRank({.affinity = 4, .shared = 0, .quota_milli = 0}, {.on_node = 8}),
+  EXPECT_EQ(MilliCpusPerRank({.affinity = 4, .online = 0, .quota_milli = 0}, {.on_node = 8}),
             4000u);
 }
 
