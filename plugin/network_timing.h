@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "plugin/mapped_memory.h"
-#include "plugin/network/counter_clock.h"
 #include "plugin/network/network_timer.h"
 #include "plugin/network/network_windows.h"
 #include "plugin/operations/communicator.h"
@@ -22,8 +21,6 @@ class NetworkTiming {
   void Open(const Options& options) {
     windows_ = NetworkWindows::OfShare(options.network_share_ppm, options.sampling_period_ns);
     peers_ = options.network_peers;
-    counter_.Open(options.network_share_ppm != 0 && options.network_clock == NetworkClock::kAuto &&
-                  CounterClock::KernelKeepsTimeByIt());
   }
 
   // A communicator whose mask has been stored. Without memory, or with more copies of libnccl than
@@ -40,7 +37,7 @@ class NetworkTiming {
     if (timer == nullptr) return;
     windows->Join();
     timer->peers().Open(peers, peers_);
-    timer->Open(slot, header, &counter_, windows, &communicator.trace_lanes().progress());
+    timer->Open(slot, header, windows, &communicator.trace_lanes().progress());
     communicator.SetNetwork(timer);
   }
   // It is finalized.
@@ -78,7 +75,6 @@ class NetworkTiming {
 
   SamplingWindows windows_;
   uint32_t peers_;
-  CounterClock counter_;
   std::array<NetworkWindows, kMostLibraries> libraries_;
 };
 

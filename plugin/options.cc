@@ -80,8 +80,6 @@ bool StoreNamed(const char* text, Options& options) {
 
 constexpr std::pair<const char*, KernelTiming> kKernelTimings[]{
     {"auto", KernelTiming::kAuto}, {"on", KernelTiming::kOn}, {"off", KernelTiming::kOff}};
-constexpr std::pair<const char*, NetworkClock> kNetworkClocks[]{
-    {"auto", NetworkClock::kAuto}, {"monotonic", NetworkClock::kMonotonic}};
 constexpr std::pair<const char*, uint32_t> kNetworkShares[]{
     {"auto", Options{}.network_share_ppm}, {"always", kWholeDutyPpm}, {"off", 0}};
 
@@ -155,10 +153,6 @@ constexpr std::array<OptionRow, kOptionCount> kOptions{{
      "further ones share the "
      "peer \"other\"",
      StoreWhole<&Options::network_peers, 0, kMostNetworkPeers>},
-    {"NCCL_EXPORTER_NETWORK_CLOCK", "auto",
-     "clock that times network operations: auto (the processor's counter, if the kernel keeps its "
-     "own time by it), monotonic (CLOCK_MONOTONIC, with which a step costs more)",
-     StoreNamed<&Options::network_clock, kNetworkClocks>},
     {"NCCL_EXPORTER_TRACE", "1",
      "0: no file in memory (memfd_create), so that nccl-exporter trace --level and timing cannot "
      "ask this process",

@@ -11,12 +11,11 @@
 
 namespace nccl_exporter::plugin {
 
-inline constexpr size_t kOptionCount = 13;
+inline constexpr size_t kOptionCount = 12;
 // A table of peers in the segment has a block for each, and one for all others.
 inline constexpr uint32_t kMostNetworkPeers = 31;
 
 enum class Sampling : uint8_t { kAlways, kWindows };      // NCCL_EXPORTER_SAMPLING
-enum class NetworkClock : uint8_t { kAuto, kMonotonic };  // NCCL_EXPORTER_NETWORK_CLOCK
 
 struct Options {
   bool enable = true;
@@ -33,12 +32,14 @@ struct Options {
   // Share of time in which proxy operations are timed, in millionths; 0: never.
   uint32_t network_share_ppm = 100'000;
   uint32_t network_peers = 0;  // of a communicator that are counted each
-  NetworkClock network_clock = NetworkClock::kAuto;
 
   // Variables whose value was not understood, in the table's order, up to the first nullptr; their
   // defaults are in force.
   std::array<const char*, kOptionCount> rejected{};
 };
+
+// Variables of former versions, which do nothing now.
+inline constexpr const char* kFormerVariables[]{"NCCL_EXPORTER_NETWORK_CLOCK"};
 
 struct OptionRow {
   const char* name;

@@ -60,7 +60,6 @@ TEST(Options, TakeEveryVariableOfTheTable) {
                                 {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0.5"},
                                 {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "0"},
                                 {"NCCL_EXPORTER_NETWORK_TIMING", "0.02"},
-                                {"NCCL_EXPORTER_NETWORK_CLOCK", "monotonic"},
                                 {"NCCL_EXPORTER_TRACE", "0"}});
   EXPECT_FALSE(options.enable);
   EXPECT_STREQ(options.directory, "/somewhere");
@@ -72,7 +71,6 @@ TEST(Options, TakeEveryVariableOfTheTable) {
   EXPECT_EQ(options.sampling_period_ns, 500'000'000u);
   EXPECT_EQ(options.sampling_learning_ns, 0u);
   EXPECT_EQ(options.network_share_ppm, 20'000u);
-  EXPECT_EQ(options.network_clock, NetworkClock::kMonotonic);
   EXPECT_FALSE(options.trace);
   EXPECT_EQ(Rejected(options), Names());
 }
@@ -86,7 +84,6 @@ TEST(Options, KeepTheDefaultAndNameTheVariableWhenAValueIsNotUnderstood) {
                                           {"NCCL_EXPORTER_SAMPLING", "1.01"},
                                           {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0"},
                                           {"NCCL_EXPORTER_NETWORK_TIMING", "0.0009"},
-                                          {"NCCL_EXPORTER_NETWORK_CLOCK", "tsc"},
                                           {"NCCL_EXPORTER_TRACE", "2"},
                                           {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "1e3"}}) {
     const Options options = Read({{name, value}});

@@ -94,6 +94,11 @@ void Process::Start(const InitRequest& request) {
     Log(request.logger, abi::kLogWarn,
         "nccl-exporter: value of %s not understood, its default is in force", name);
   }
+  for (const char* name : kFormerVariables) {
+    if (ProcessEnvironment(name) == nullptr) continue;
+    Log(request.logger, abi::kLogInfo, "nccl-exporter: %s is of a former version, and ignored",
+        name);
+  }
   if (!options_.enable)
     return Log(request.logger, abi::kLogInfo, "nccl-exporter: off by NCCL_EXPORTER_ENABLE=0");
   char error[256];

@@ -55,7 +55,6 @@ enum class Loss : uint8_t {
   kNetworkFull,
   kNetworkIncomplete,
   kNetworkStepMismatch,
-  kNetworkCounterJump,
   kCount
 };
 inline constexpr int kLossCount = static_cast<int>(Loss::kCount);
@@ -133,8 +132,6 @@ inline constexpr std::array<LossTraits, kLossCount> kLosses{{
      "proxy operation whose steps had not all ended, when it or its communicator did: not counted"},
     {Loss::kNetworkStepMismatch, LossKind::kUnmatched, "network_step_mismatch",
      "proxy operation whose steps do not follow each other: not counted"},
-    {Loss::kNetworkCounterJump, LossKind::kTimestampRejected, "network_counter_jump",
-     "the processor's counter may have jumped during a proxy operation: not counted"},
 }};
 static_assert(IsInOrder(kLosses));
 

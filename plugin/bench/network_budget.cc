@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prints what the steps of proxy operations cost against their budget, in units of one clock
-// reading (T) taken in the same moment. By the processor's counter, if the kernel keeps its time by
-// it; NCCL_EXPORTER_NETWORK_CLOCK=monotonic shows the cost without. All callbacks of NCCL 2.30 for
-// a step, in the order in which its progress thread makes them.
+// reading (T) taken in the same moment. All callbacks of NCCL 2.30 for a step, in the order in which
+// its progress thread makes them.
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <vector>
 
 #include "plugin/bench/callback_script.h"
-#include "plugin/network/counter_clock.h"
 
 namespace nccl_exporter::plugin {
 namespace {
@@ -136,22 +132,8 @@ void PrintRow(const char* what, double cost, double budget) {
               cost <= budget ? "within" : "OVER");
 }
 
-// Until the plugin knows the rate of the counter.
-void WarmUp(Steps& steps) {
-  constexpr uint64_t kNs = 2'000'000'000;
-  for (const uint64_t until = ReadBenchmarkClock() + kNs; ReadBenchmarkClock() < until;) {
-    steps.Begin(true);
-    steps.SendOverlapped();
-    steps.End();
-  }
-}
-
 void Run() {
   Steps steps(CallbackScript::LoadTable());
-  WarmUp(steps);
-  const char* const clock = std::getenv("NCCL_EXPORTER_NETWORK_CLOCK");
-  const bool by_counter = CounterClock::KernelKeepsTimeByIt() &&
-                          (clock == nullptr || std::strcmp(clock, "monotonic") != 0);
   const auto in_operation = [&](bool is_send, auto body) {
     return Measure([&] {
       steps.Begin(is_send);
@@ -198,8 +180,8 @@ void Run() {
       kSteps, kRounds);
   PrintRow("step of a send, 8 under way (5 callbacks)", send, 2.2);
   PrintRow("step of a receive, 8 under way (5 callbacks)", receive, 2.2);
-  PrintRow("step of a send, one under way", send_alone, by_counter ? 2.2 : 3.2);
-  PrintRow("step of a receive, one under way", receive_alone, by_counter ? 2.2 : 4.2);
+  PrintRow("step of a send, one under way", send_alone, 3.2);
+  PrintRow("step of a receive, one under way", receive_alone, 4.2);
   if (BenchmarkTrace::IsPossible()) {
     PrintRow("step of a send that is traced, 8 under way", traced_send, 3.0);
     PrintRow("step of a receive that is traced, 8 under way", traced_receive, 3.0);

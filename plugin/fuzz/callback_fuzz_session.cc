@@ -52,7 +52,6 @@ Session::Session(bool with_kernel_timing) {
   setenv("NCCL_EXPORTER_RETENTION_SECONDS", "1", 1);
   setenv("NCCL_EXPORTER_KERNEL_TIMING", with_kernel_timing ? "on" : "off", 1);
   setenv("NCCL_EXPORTER_NETWORK_TIMING", "always", 1);
-  setenv("NCCL_EXPORTER_NETWORK_CLOCK", "monotonic", 1);  // which is the session's
   setenv("NCCL_EXPORTER_NETWORK_PEERS", std::to_string(kCountedPeers).c_str(), 1);
   setenv("NCCL_ALLGATHERV_ENABLE", "0", 1);  // without it, no kernel timing on API v6 and v7
 }

@@ -30,9 +30,6 @@
 // it began has no length, and no reading: 20 that comes once, a receive that is posted at its first
 // start.
 //
-// An operation is timed by the processor's counter, if the counter's rate is known at its first
-// step. Its counts become nanoseconds when it ends (counter_clock.h).
-//
 // Every field is atomic, because a thread that should not be there may call (a stale handle in
 // another progress thread): it finds valid memory, and at worst spoils one operation.
 #pragma once
@@ -41,7 +38,6 @@
 #include <atomic>
 #include <cstdint>
 
-#include "plugin/network/counter_clock.h"
 #include "plugin/segment/atomics.h"
 #include "proto/network_state.h"
 
@@ -72,12 +68,9 @@ class NetworkOperation {
   static constexpr uint32_t PlaceOf(uint32_t step) { return step % kSteps; }
   static constexpr uint32_t TagOf(uint32_t step) { return step / kSteps % kTags; }
 
-  // `counter_rate`, `era`: of the processor's counter (CounterClock); 0: CLOCK_MONOTONIC is read.
-  void Begin(bool is_send, uint64_t counter_rate = 0, uint32_t era = 0) {
+  void Begin(bool is_send) {
     StoreRelaxed(steps_, 0);
     StoreRelaxed(since_, 0);
-    StoreRelaxed(counter_rate_, counter_rate);
-    era_.store(era, std::memory_order_relaxed);
     StoreRelaxed(bytes_, 0);
     StoreRelaxed(first_bytes_, kNoBytes);
     for (AtomicU64& sum : sums_) StoreRelaxed(sum, 0);
@@ -102,7 +95,7 @@ class NetworkOperation {
     const bool follows = steps == 0 ? place == Head() : ByteIn(steps, (place - 1) % kSteps) != 0;
     if (present != 0 || !follows || IsBroken()) return Break(), false;
     StoreRelaxed(steps_, steps | first << place * 8);
-    if (LoadRelaxed(since_) == 0) StoreRelaxed(since_, Now());
+    if (LoadRelaxed(since_) == 0) StoreRelaxed(since_, NowNs());
     return true;
   }
 
@@ -184,18 +177,11 @@ class NetworkOperation {
 
   bool IsUnderWay() const { return LoadRelaxed(steps_) != 0; }
   bool IsBroken() const { return is_broken_.load(std::memory_order_relaxed); }
-  // Whether it was timed by a counter that may have jumped since it began.
-  bool IsOfFormerEra(uint32_t era) const {
-    return LoadRelaxed(counter_rate_) != 0 && era_.load(std::memory_order_relaxed) != era;
-  }
   NetworkTimes Times(bool is_send) const {
     NetworkTimes times{.bytes = LoadRelaxed(bytes_)};
-    const uint64_t rate = LoadRelaxed(counter_rate_);
-    for (size_t i = 0; i < sums_.size(); ++i) {
-      const uint64_t sum = LoadRelaxed(sums_[i]);
+    for (size_t i = 0; i < sums_.size(); ++i)
       times.state_ns[static_cast<size_t>(is_send ? kSendStates[i] : kRecvStates[i])] =
-          rate != 0 ? CounterClock::ToNs(sum, rate) : sum;
-    }
+          LoadRelaxed(sums_[i]);
     return times;
   }
 
@@ -225,23 +211,20 @@ class NetworkOperation {
 
   static uint64_t ByteIn(uint64_t steps, uint32_t place) { return steps >> place * 8 & 0xff; }
   uint32_t Head() const { return head_.load(std::memory_order_relaxed); }
-  uint64_t Now() const { return LoadRelaxed(counter_rate_) != 0 ? CounterClock::Count() : NowNs(); }
   void Charge(uint64_t phase) {
-    const uint64_t now = Now();
+    const uint64_t now = NowNs();
     const uint64_t since = LoadRelaxed(since_);
-    if (now <= since) return;  // counters of two processors differ by a few counts
+    if (now <= since) return;
     ExclusiveAdd(sums_[phase - step_phase::kFirst], now - since);
     StoreRelaxed(since_, now);
   }
 
-  AtomicU64 steps_{0};         // by place
-  AtomicU64 counter_rate_{0};  // of the counter that times it; 0: CLOCK_MONOTONIC does
-  AtomicU64 since_{0};         // by that clock: the latest change of the head; 0: no step so far
-  std::array<AtomicU64, step_phase::kCount> sums_{};  // by that clock and by phase
+  AtomicU64 steps_{0};  // by place
+  AtomicU64 since_{0};  // CLOCK_MONOTONIC of the latest change of the head; 0: no step so far
+  std::array<AtomicU64, step_phase::kCount> sums_{};  // nanoseconds by phase
   AtomicU64 bytes_{0};
   AtomicU64 first_bytes_{0};
   std::array<AtomicU64, step_phase::kCount> taken_{};  // of `sums_`
-  std::atomic<uint32_t> era_{0};                       // of the counter
   std::atomic<uint8_t> head_{0};         // place of the oldest step, or of the next one
   std::atomic<uint8_t> short_phase_{0};  // it has no length if it is not reported twice
   std::atomic<bool> is_broken_{false};

@@ -4,11 +4,10 @@
 namespace nccl_exporter::plugin {
 
 void NetworkTimer::Open(layout::CommunicatorSlot* slot, layout::SegmentHeader* header,
-                        CounterClock* counter, NetworkWindows* windows, TraceLane* lane) {
+                        NetworkWindows* windows, TraceLane* lane) {
   if (slot_ == nullptr) {
     slot_ = slot;  // for good: late events of a former communicator may be reading it
     header_ = header;
-    counter_ = counter;
     lane_ = lane;
   }
   windows_.store(windows, std::memory_order_relaxed);
@@ -56,10 +55,7 @@ bool NetworkTimer::Take(Place& place, uint32_t key) {
     return StoreRelaxed(place.refused, used), false;
   if (!is_open_.load() && CompareExchange(place.state, used, used & ~kUsed))
     return CountLoss(Loss::kStaleHandle), false;
-  // The era first: a jump that is noticed meanwhile is of a later one. A trace has moments, and not
-  // only durations.
-  const uint32_t era = counter_->Era();
-  place.operation.Begin(IsSend(key), IsTraced(key) ? 0 : counter_->Rate(), era);
+  place.operation.Begin(IsSend(key));
   return true;
 }
 
@@ -74,16 +70,13 @@ void NetworkTimer::Stop(uint32_t key) {
     if (state == (used & ~kUsed) && state != 0) CountLoss(Loss::kStaleHandle);
     return;
   }
-  counter_->MeasureIfDue();
   // Before the place is free: another thread may take it then.
   const NetworkTimes times = operation.Times(IsSend(key));
   const bool is_broken = operation.IsBroken();
-  const bool is_of_former_era = operation.IsOfFormerEra(counter_->Era());
   const bool is_under_way = operation.IsUnderWay();
   if (!CompareExchange(place.state, used, used & ~kUsed)) return CountLoss(Loss::kStaleHandle);
   if (is_broken) return CountLoss(Loss::kNetworkStepMismatch);
   if (is_under_way) return CountLoss(Loss::kNetworkIncomplete);
-  if (is_of_former_era) return CountLoss(Loss::kNetworkCounterJump);
   Record(times, key);
 }
 

@@ -27,7 +27,6 @@
 #include <cstdint>
 #include <iterator>
 
-#include "plugin/network/counter_clock.h"
 #include "plugin/network/network_operation.h"
 #include "plugin/network/network_peers.h"
 #include "plugin/network/network_windows.h"
@@ -52,8 +51,8 @@ class NetworkTimer {
   // Under the process's lock, while no event can carry the new context yet. All but `windows` are
   // the same at every call.
   // `lane`: where steps of traced operations go; nullptr: nowhere.
-  void Open(layout::CommunicatorSlot* slot, layout::SegmentHeader* header, CounterClock* counter,
-            NetworkWindows* windows, TraceLane* lane = nullptr);
+  void Open(layout::CommunicatorSlot* slot, layout::SegmentHeader* header, NetworkWindows* windows,
+            TraceLane* lane = nullptr);
   NetworkPeers& peers() { return peers_; }
   // Gives up on what is under way. Under the lock.
   void Finalize();
@@ -145,7 +144,6 @@ class NetworkTimer {
 
   layout::CommunicatorSlot* slot_ = nullptr;
   layout::SegmentHeader* header_ = nullptr;
-  CounterClock* counter_ = nullptr;
   std::atomic<NetworkWindows*> windows_{nullptr};
   std::atomic<bool> is_open_{false};  // sequentially consistent
   TraceLane* lane_ = nullptr;

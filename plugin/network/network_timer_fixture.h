@@ -19,7 +19,7 @@ class NetworkTimerTest : public testing::Test {
  protected:
   NetworkTimerTest() {
     windows_.Open(&mask_, {7, 7, 7, 7}, {.period_ns = 1000, .window_ns = 1000});
-    timer_->Open(slot_.get(), header_.get(), &counter_, &windows_);
+    timer_->Open(slot_.get(), header_.get(), &windows_);
   }
   static void Advance(uint64_t ns) { ScriptedClock::now_ns += ns; }
   uint32_t StepOf(uint32_t key, uint32_t step) {
@@ -58,7 +58,6 @@ class NetworkTimerTest : public testing::Test {
   }
 
   int mask_ = 7;
-  CounterClock counter_{};  // not in use
   NetworkWindows windows_{};
   std::unique_ptr<layout::CommunicatorSlot> slot_ = std::make_unique<layout::CommunicatorSlot>();
   std::unique_ptr<layout::SegmentHeader> header_ = std::make_unique<layout::SegmentHeader>();

@@ -112,7 +112,7 @@ TEST_F(NetworkTimerTest, GivesUpAtFinalizeWhatHasNotEnded) {
   timer_->StopStep(step);
   timer_->Stop(key);
   EXPECT_EQ(Operations(), 0u);
-  timer_->Open(slot_.get(), header_.get(), &counter_, &windows_);
+  timer_->Open(slot_.get(), header_.get(), &windows_);
   const uint32_t next = timer_->Start(true, kPeer, 1);
   PlayStep(next, true, 0);
   timer_->Stop(next);
@@ -125,7 +125,7 @@ TEST_F(NetworkTimerTest, TakesNoPlaceOnceItsCommunicatorIsFinalized) {
   timer_->Finalize();
   EXPECT_EQ(timer_->StartStep(late, 0), NetworkTimer::kNone);
   EXPECT_EQ(Lost(Loss::kStaleHandle), 1u);
-  timer_->Open(slot_.get(), header_.get(), &counter_, &windows_);
+  timer_->Open(slot_.get(), header_.get(), &windows_);
   for (uint32_t i = 0; i < NetworkTimer::kPlaces; ++i)
     EXPECT_NE(timer_->StartStep(timer_->Start(true, kPeer, 2), 0), NetworkTimer::kNone);
   timer_->Finalize();
@@ -149,7 +149,7 @@ TEST_F(NetworkTimerTest, TakesCallsThatAreAskedAboutAndReplaysThatAreLaunchedInA
   constexpr SamplingWindows kTenth{.period_ns = 2'000'000'000, .window_ns = 200'000'000};
   windows.Open(&mask_, {7, 7, 7, 7}, kTenth);
   windows.Join();
-  timer_->Open(slot_.get(), header_.get(), &counter_, &windows);
+  timer_->Open(slot_.get(), header_.get(), &windows);
   int changes = 0;
   bool was_open = false;
   for (int launch = 0; launch < 10'000; ++launch) {
@@ -192,62 +192,6 @@ TEST_F(NetworkTimerTest, SeesUpTo226APeerThatGivesNoCreditOnTheOperation) {
   EXPECT_EQ(Waited(NetworkDirection::kSend, kPeer), 2000u);
   EXPECT_EQ(Waited(NetworkDirection::kSend, kNetwork), 3000u);
   EXPECT_EQ(LoadRelaxed(Block(NetworkDirection::kSend).bytes), 100'000u);
-}
-
-class NetworkTimerWithCounter : public NetworkTimerTest {
- protected:
-  // A counter of 1 GHz.
-  NetworkTimerWithCounter() {
-    for (int i = 0; i < 3; ++i) TakeReading(CounterClock::kInterval);
-  }
-  void TakeReading(uint64_t more_counts) {
-    reading_ = {reading_.count + more_counts, reading_.ns + CounterClock::kInterval};
-    counter_.Take(reading_);
-  }
-  uint32_t StartOperation(bool is_traced) {
-    return timer_->Start(false, kPeer, NetworkTimer::kNoTicket, is_traced);
-  }
-  uint64_t WaitedForGpu() const { return Waited(NetworkDirection::kRecv, NetworkState::kGpu); }
-
-  CounterClock::Reading reading_{CounterClock::Count(), 1};
-};
-
-TEST_F(NetworkTimerWithCounter, TimesByItAndATraceByTheClock) {
-  for (const bool is_traced : {false, true}) {
-    const uint32_t key = StartOperation(is_traced);
-    const uint32_t number = StepOf(key, 0);
-    timer_->NoteStepState(number, kRecvGpuWait, 7);
-    for (const uint64_t begin = CounterClock::Count(); CounterClock::Count() - begin < 100;)
-      continue;
-    Advance(3'600'000'000'000);
-    timer_->StopStep(number);
-    timer_->Stop(key);
-    if (is_traced) {
-      EXPECT_GE(WaitedForGpu(), 3'600'000'000'000u);
-    } else {
-      EXPECT_GT(WaitedForGpu(), 0u);
-      EXPECT_LT(WaitedForGpu(), 3'600'000'000'000u);
-    }
-  }
-  EXPECT_EQ(Operations(), 2u);
-}
-
-TEST_F(NetworkTimerWithCounter, CountsNothingOfAnOperationDuringWhichItJumped) {
-  const uint32_t during = StartOperation(false), traced = StartOperation(true);
-  PlayStep(during, false, 0);
-  PlayStep(traced, false, 0);
-  TakeReading(100 * CounterClock::kInterval);
-  for (int i = 0; i < 2; ++i) TakeReading(CounterClock::kInterval);
-  ASSERT_NE(counter_.Rate(), 0u);
-  timer_->Stop(during);
-  EXPECT_EQ(Operations(), 0u);
-  EXPECT_EQ(Lost(Loss::kNetworkCounterJump), 1u);
-  timer_->Stop(traced);
-  const uint32_t after = StartOperation(false);
-  PlayStep(after, false, 0);
-  timer_->Stop(after);
-  EXPECT_EQ(Operations(), 2u);
-  EXPECT_EQ(Lost(Loss::kNetworkCounterJump), 1u);
 }
 
 }  // namespace

@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <thread>
 
-#include "plugin/network/counter_clock.h"
 #include "plugin/survival/survival_fixture.h"
 #include "plugin/trace/own_trace_file.h"
 
@@ -355,38 +354,6 @@ TEST_F(HotPath, ReadsTheClockOnceForACallAndOnceForItsCompletion) {
     count.is_on.store(false);
     EXPECT_EQ(for_calls, 100u);
     EXPECT_EQ(for_completions, 3 * 100u) << "two each are the caller's own";
-  });
-}
-
-// Where the kernel keeps its time by the processor's counter, the default.
-TEST_F(HotPath, ReadsNoClockForStepsOnceTheRateOfTheCounterIsKnown) {
-  InChild([&] {
-    Caller<6> caller{{.id = 1}};
-    void* operation = caller.Announce();
-    const auto readings = [&] {
-      count.clock_readings.store(0);
-      count.is_on.store(true);
-      for (int i = 0; i < 100; ++i) {
-        void* proxy = caller.Proxy(operation);
-        void* step = caller.Step(proxy, 0);
-        for (const int state : {8, 20, 20, 9}) caller.Record(step, state);
-        caller.Stop(step);
-        caller.Stop(proxy);
-      }
-      count.is_on.store(false);
-      return count.clock_readings.load();
-    };
-    const uint64_t at_first = readings();
-    EXPECT_GE(at_first, 100u) << "the steps are not timed";
-    const bool uses_counter = CounterClock::KernelKeepsTimeByIt();
-    uint64_t fewest = at_first;
-    for (const uint64_t begin = CounterClock::Count();
-         uses_counter && fewest > 0 &&
-         CounterClock::Count() - begin < 10 * CounterClock::kInterval;)
-      fewest = std::min(fewest, readings());
-    if (uses_counter) {
-      EXPECT_EQ(fewest, 0u);
-    }
   });
 }
 

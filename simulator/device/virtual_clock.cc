@@ -39,10 +39,7 @@ void SetClockStep(int64_t job_ns, int64_t by_ns) {
   step_by_ns = by_ns;
 }
 
-void SetJobEpoch(const JobEpoch& epoch) {
-  job_epoch = epoch;
-  setenv("NCCL_EXPORTER_NETWORK_CLOCK", "monotonic", 1);
-}
+void SetJobEpoch(const JobEpoch& epoch) { job_epoch = epoch; }
 const JobEpoch& TheJobEpoch() { return job_epoch; }
 
 VirtualTime::VirtualTime(int64_t job_ns) { virtual_job_ns = job_ns; }

@@ -75,6 +75,17 @@ TEST_F(BadInput, TheJobRunsOnWithAValueThatIsNotUnderstood) {
   EXPECT_EQ(segments_.Files(".seg").size(), 2u);
 }
 
+TEST_F(BadInput, AVariableOfAFormerVersionIsNamedAndIgnored) {
+  const exporter::Finished job = exporter::RunToEnd(
+      SimulatorCommand(segments_.path(), TruthPath(),
+                       {"--steps", "2", "--ranks-per-node", "2", "--nccl-debug", "info"}),
+      {{"NCCL_EXPORTER_NETWORK_CLOCK", "monotonic"}});
+  EXPECT_EQ(job.exit_code, 0);
+  EXPECT_EQ(Lines(job.output, "NCCL_EXPORTER_NETWORK_CLOCK is of a former version, and ignored"),
+            2u)
+      << job.output;
+}
+
 TEST_F(BadInput, TheDaemonEndsWithCodeTwoAndOneLineForBadUsage) {
   for (const std::vector<std::string>& options :
        std::vector<std::vector<std::string>>{{"--no-such-flag"},

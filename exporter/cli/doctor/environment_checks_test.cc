@@ -68,7 +68,7 @@ TEST(EnvironmentTest, ValuesAreThoseThatThePluginUnderstands) {
                                                         {"NCCL_EXPORTER_RETENTION_SECONDS", "5m"},
                                                         {"NCCL_EXPORTER_KERNEL_TIMING", "1"},
                                                         {"NCCL_EXPORTER_NETWORK_PEERS", "-1"},
-                                                        {"NCCL_EXPORTER_NETWORK_CLOCK", "AUTO"}})
+                                                        {"NCCL_EXPORTER_NETWORK_TIMING", "AUTO"}})
     EXPECT_THAT(line_of(name, value), testing::StartsWith("FAIL ")) << name;
   for (const auto& [name, value] :
        std::vector<std::pair<std::string, std::string>>{{"NCCL_EXPORTER_SAMPLING", "0.1"},
