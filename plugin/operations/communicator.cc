@@ -15,9 +15,6 @@ void Communicator::Open(TimingSource source, int rank, uint32_t ranks,
   launch_recorder().Open(times_are_on_probation);
 }
 
-void Communicator::Finalize() {
-  completer().Finalize();
-  starter_.ShowDeferred();
-}
+void Communicator::Finalize() { completer().Finalize(); }
 
 }  // namespace nccl_exporter::plugin

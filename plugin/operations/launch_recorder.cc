@@ -23,16 +23,13 @@ void LaunchRecorder::RecordAlone(Operation& operation, uint64_t ticket, uint64_t
 // Records all members of a launch, whose times depend on each other, and frees their entries.
 [[gnu::flatten]] void LaunchRecorder::RecordMembers(uint64_t last_member, uint64_t members,
                                                     const Launch* launch, uint64_t now_ns) {
-  {
-    // First: its locked instruction waits until all stores before it are visible.
-    const TryLock lock{&is_recording_};
-    LaunchRecord record(shared(), last_member, members, launch, now_ns);
-    RecordUnder(lock, record);
-    const uint64_t unfollowed_until = LoadAcquire(unfollowed_until_);
-    if (unfollowed_until != 0 && last_member > unfollowed_until)
-      CompleteUnfollowed(lock, unfollowed_until, now_ns);
-  }
-  if (shared().recorder().HasDeferredCompletions()) ShowDeferred();
+  // First: its locked instruction waits until all stores before it are visible.
+  const TryLock lock{&is_recording_};
+  LaunchRecord record(shared(), last_member, members, launch, now_ns);
+  RecordUnder(lock, record);
+  const uint64_t unfollowed_until = LoadAcquire(unfollowed_until_);
+  if (unfollowed_until != 0 && last_member > unfollowed_until)
+    CompleteUnfollowed(unfollowed_until, now_ns);
 }
 
 // Every member that has stopped and is not timed is counted once: by what is wrong with its own
@@ -48,7 +45,7 @@ void LaunchRecorder::RecordUnder(const TryLock& lock, LaunchRecord& record) {
     Operation& operation = shared().At(ticket);
     if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kDone)) return;
     if (!operation.is_not_recorded.load(std::memory_order_relaxed))
-      RecordMember(lock, record, operation, ticket);
+      RecordMember(record, operation, ticket);
     shared().recorder().HideInFlight(ticket);
     const uint64_t previous = LoadRelaxed(operation.previous_member);
     StoreRelease(operation.state, PhaseWord(ticket, Phase::kFree));
@@ -66,8 +63,8 @@ Belief LaunchRecorder::BeliefIn(const TryLock& lock, LaunchRecord& record, uint6
   return shared().ReadsGpuClock() ? judge_.Judge(record, good) : Belief::kYes;
 }
 
-void LaunchRecorder::RecordMember(const TryLock& lock, const LaunchRecord& record,
-                                  const Operation& operation, uint64_t ticket) {
+void LaunchRecorder::RecordMember(const LaunchRecord& record, const Operation& operation,
+                                  uint64_t ticket) {
   if (record.IsTimed(operation, ticket)) {
     Completion completion = record.TimesOf(operation);
     std::optional<PhaseTimes> phases;
@@ -77,7 +74,7 @@ void LaunchRecorder::RecordMember(const TryLock& lock, const LaunchRecord& recor
                                       : shared().recorder().RecordTimes(completion);
   }
   const Function function = operation.function.load(std::memory_order_relaxed);
-  shared().recorder().CountCompleted(lock, function, record.now_ns());
+  shared().recorder().CountCompleted(function, record.now_ns());
 }
 
 std::optional<PhaseTimes> LaunchRecorder::PhasesOf(const Operation& operation, uint64_t ticket) {
@@ -88,12 +85,12 @@ std::optional<PhaseTimes> LaunchRecorder::PhasesOf(const Operation& operation, u
   return means;
 }
 
-void LaunchRecorder::CompleteUnfollowed(const TryLock& lock, uint64_t until, uint64_t now_ns) {
+void LaunchRecorder::CompleteUnfollowed(uint64_t until, uint64_t now_ns) {
   if (!CompareExchange(unfollowed_until_, until, 0)) return;
   for (size_t function = 0; function < kFunctionCount; ++function) {
     const uint64_t count = unfollowed_[function].exchange(0, std::memory_order_acq_rel);
     if (count != 0)
-      shared().recorder().CountCompleted(lock, static_cast<Function>(function), now_ns, count);
+      shared().recorder().CountCompleted(static_cast<Function>(function), now_ns, count);
   }
 }
 
@@ -101,9 +98,8 @@ void LaunchRecorder::Finalize(bool completes_unfollowed, uint64_t now_ns) {
   if (const TryLock lock{&is_recording_}) {
     judge_.ReleaseHeld(UnconfirmedTimes::kCapacity);
     judge_.Close();
-    if (completes_unfollowed) CompleteUnfollowed(lock, LoadAcquire(unfollowed_until_), now_ns);
+    if (completes_unfollowed) CompleteUnfollowed(LoadAcquire(unfollowed_until_), now_ns);
   }
-  ShowDeferred();
 }
 
 }  // namespace nccl_exporter::plugin

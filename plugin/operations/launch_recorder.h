@@ -61,21 +61,11 @@ class alignas(64) LaunchRecorder {
   void RecordMembers(uint64_t last_member, uint64_t members, const Launch* launch, uint64_t now_ns);
   void RecordUnder(const TryLock& lock, LaunchRecord& record);
   Belief BeliefIn(const TryLock& lock, LaunchRecord& record, uint64_t good);
-  void RecordMember(const TryLock& lock, const LaunchRecord& record, const Operation& operation,
-                    uint64_t ticket);
+  void RecordMember(const LaunchRecord& record, const Operation& operation, uint64_t ticket);
   // Of an operation that is complete; nothing if it has none, or none that fit.
   [[gnu::cold]] std::optional<PhaseTimes> PhasesOf(const Operation& operation, uint64_t ticket);
   // Of those until that ticket, if no later one was noted meanwhile.
-  [[gnu::cold]] void CompleteUnfollowed(const TryLock& lock, uint64_t until, uint64_t now_ns);
-  // Steps 1 and 2 of recorder.h, after a lock was released or not got. Again if more was deferred
-  // meanwhile.
-  [[gnu::cold]] void ShowDeferred() {
-    while (shared().recorder().HasDeferredCompletions()) {
-      const TryLock lock{&is_recording_};
-      if (!lock) return;
-      shared().recorder().ShowDeferredCompletions(lock);
-    }
-  }
+  [[gnu::cold]] void CompleteUnfollowed(uint64_t until, uint64_t now_ns);
 
   std::atomic<bool> is_recording_{false};
   // Ticket: no operation that could not be followed was started later; 0: there is none.

@@ -50,16 +50,6 @@ class OperationStarter {
   // Counts the operation; returns its ticket, or 0 when it is not followed.
   uint64_t StartOperation(const OperationStart& start);
 
-  // Steps 1 and 2 of recorder.h, after a lock was released or not got. Again if more was deferred
-  // meanwhile.
-  [[gnu::cold]] void ShowDeferred() {
-    while (shared().recorder().HasDeferredStarts()) {
-      const TryLock lock{&is_starting_};
-      if (!lock) return;
-      shared().recorder().ShowDeferredStarts(lock);
-    }
-  }
-
  private:
   uint64_t TakeEntry(const OperationStart& start, uint32_t first_item);
   void JoinLaunch(Operation& operation, uint64_t ticket, uint64_t launch_ticket);
@@ -171,13 +161,12 @@ inline uint64_t OperationStarter::StartOperation(const OperationStart& start) {
     const TryLock lock{&is_starting_};
     had_lock = static_cast<bool>(lock);
     const uint32_t first_item = NoteItem(lock, start);
-    shared().recorder().CountStart(lock, start.function, start.message_bytes, start.call_ns);
+    shared().recorder().CountStart(start.function, start.message_bytes, start.call_ns);
     if (lock && is_followed && !start.launch_is_followed)
       NextTicketExclusive(next_operation_);  // its place in the order
     if (lock && is_followed && start.launch_is_followed) ticket = TakeEntry(start, first_item);
     if (!start.call_is_bound) StoreRelaxed(announced_ns_, start.call_ns);
   }
-  if (shared().recorder().HasDeferredStarts()) ShowDeferred();
   if (ticket == 0) {
     NoteUnfollowed(start.function, start.launch, is_followed, had_lock);
   } else if (start.has_no_parts || start.is_carried) {

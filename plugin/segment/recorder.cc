@@ -3,58 +3,6 @@
 
 namespace nccl_exporter::plugin {
 
-void Recorder::CountSharedStart(Function function, int size_class, uint64_t bytes) {
-  AddRelaxed(block(function).started.operations[size_class], 1);
-  AddRelaxed(block(function).started.bytes[size_class], bytes);
-}
-
-void Recorder::ForgetDeferred() {
-  has_deferred_starts_.store(false, std::memory_order_relaxed);
-  has_deferred_completions_.store(false, std::memory_order_relaxed);
-  for (auto& of_function : deferred_starts_) {
-    for (DeferredStarts& deferred : of_function) {
-      StoreRelaxed(deferred.operations, 0);
-      StoreRelaxed(deferred.bytes, 0);
-    }
-  }
-  for (AtomicU64& completions : deferred_completions_) StoreRelaxed(completions, 0);
-}
-
-void Recorder::DeferStart(Function function, int size_class, uint64_t bytes) {
-  DeferredStarts& deferred =
-      deferred_starts_[static_cast<size_t>(function)][static_cast<size_t>(size_class)];
-  AddRelaxed(deferred.bytes, bytes);
-  AddRelaxed(deferred.operations, 1);
-  has_deferred_starts_.store(true, std::memory_order_release);
-}
-
-void Recorder::DeferCompletion(Function function, uint64_t count) {
-  AddRelaxed(deferred_completions_[static_cast<size_t>(function)], count);
-  has_deferred_completions_.store(true, std::memory_order_release);
-}
-
-void Recorder::ShowDeferredStarts(const TryLock& lock) {
-  if (!lock || !has_deferred_starts_.exchange(false, std::memory_order_acquire)) return;
-  for (size_t function = 0; function < kFunctionCount; ++function) {
-    for (size_t size_class = 0; size_class < kSizeClassCount; ++size_class) {
-      DeferredStarts& deferred = deferred_starts_[function][size_class];
-      auto& started = slot_->functions[function].started;
-      ExclusiveAdd(started.operations[size_class],
-                   deferred.operations.exchange(0, std::memory_order_relaxed));
-      ExclusiveAdd(started.bytes[size_class],
-                   deferred.bytes.exchange(0, std::memory_order_relaxed));
-    }
-  }
-}
-
-void Recorder::ShowDeferredCompletions(const TryLock& lock) {
-  if (!lock || !has_deferred_completions_.exchange(false, std::memory_order_acquire)) return;
-  for (size_t function = 0; function < kFunctionCount; ++function) {
-    ExclusiveAdd(slot_->functions[function].completed,
-                 deferred_completions_[function].exchange(0, std::memory_order_relaxed));
-  }
-}
-
 layout::SizeHistogram* Recorder::TakeSizeHistogram(SizeHistogramPlace& place, Function function,
                                                    int size_class) {
   const uint8_t taken = size_histograms_taken_.load(std::memory_order_relaxed);

@@ -2,22 +2,8 @@
 // Recorder of one communicator: all that is written into its slot after it was claimed. Increments,
 // operations in flight, and the ring of completions. Any thread; no system call.
 //
-// Counters that grow with every operation are written under a lock of the communicator's starts, or
-// of its completions, without locked instructions. A thread that does not get the lock (TryLock)
-// defers its count:
-//   1. It adds to the deferred counts (fetch_add), then sets the flag with release, then tries for
-//      the lock once more.
-//   2. A thread that releases the lock loads the flag afterwards. If it is set, the thread takes
-//      the lock, clears the flag with acquire, and moves the deferred counts into the slot. Each is
-//      taken by exchange with 0, so it is counted once. A count added after that sets the flag
-//      again.
-//   3. If the second attempt of 1 fails, another thread holds the lock. The 64 attempts take longer
-//      than a store needs to become visible, so that holder's load of 2 sees the flag.
-//   4. Were 3 wrong, the count would show with the next operation that has the lock, or at
-//      finalize: late, not lost.
-// fetch_add in place of all this costs 0.43 T more for each start, which counts twice, and 0.28 T
-// more for each completion: callback_budget with builds of each kind, run alternately twelve times,
-// minima compared.
+// Starts and completions are counted by fetch_add. The times of an operation are written under a lock
+// of the communicator's completions, without locked instructions.
 #pragma once
 
 #include <array>
@@ -60,7 +46,6 @@ class Recorder {
     ranks_.store(ranks, std::memory_order_relaxed);
     bus_share_.store(BusShare(ranks), std::memory_order_relaxed);
     StoreRelaxed(completions_, 0);
-    ForgetDeferred();
     ForgetSizeHistograms();
   }
   // Several communicators use the slot: their counts are not written by one thread at a time.
@@ -78,16 +63,12 @@ class Recorder {
     is_shared_.load(std::memory_order_relaxed) ? static_cast<void>(AddRelaxed(calls, 1))
                                                : ExclusiveAdd(calls, 1);
   }
-  // Under the lock of the communicator's starts; without it the count is deferred.
-  void CountStart(const TryLock& lock, Function function, uint64_t bytes, uint64_t now_ns) {
+  void CountStart(Function function, uint64_t bytes, uint64_t now_ns) {
     const int size_class = SizeClassOf(bytes);
     layout::FunctionBlock& counters = block(function);
     StoreRelaxed(counters.last_start_ns, now_ns);
-    if (is_shared_.load(std::memory_order_relaxed))
-      return CountSharedStart(function, size_class, bytes);
-    if (!lock) return DeferStart(function, size_class, bytes);
-    ExclusiveAdd(counters.started.operations[size_class], 1);
-    ExclusiveAdd(counters.started.bytes[size_class], bytes);
+    AddRelaxed(counters.started.operations[size_class], 1);
+    AddRelaxed(counters.started.bytes[size_class], bytes);
   }
 
   // Any thread: the network operations of an operation that starts now are timed.
@@ -102,19 +83,11 @@ class Recorder {
   }
   void HideInFlight(uint64_t ticket) { StoreRelease(entry(ticket).ticket, 0); }
 
-  // Under the lock of the communicator's completions, in the same way.
-  void CountCompleted(const TryLock& lock, Function function, uint64_t now_ns, uint64_t count = 1) {
+  void CountCompleted(Function function, uint64_t now_ns, uint64_t count = 1) {
     layout::FunctionBlock& counters = block(function);
     StoreRelaxed(counters.last_completion_ns, now_ns);
-    if (!lock) return DeferCompletion(function, count);
-    ExclusiveAdd(counters.completed, count);
+    AddRelaxed(counters.completed, count);
   }
-  // Whether there are deferred counts: asked by a thread that has released the lock, and by one
-  // that did not get it.
-  bool HasDeferredStarts() const { return IsSet(has_deferred_starts_); }
-  bool HasDeferredCompletions() const { return IsSet(has_deferred_completions_); }
-  void ShowDeferredStarts(const TryLock& lock);
-  void ShowDeferredCompletions(const TryLock& lock);
   // Only under the lock of the communicator's completions.
   void RecordTimes(const Completion& completion);
   // From now on the communicator is untimed, because its time stamps drift.
@@ -128,19 +101,6 @@ class Recorder {
   layout::InFlightEntry& entry(uint64_t ticket) {
     return slot_->in_flight[(ticket - 1) % kOperationEntries];
   }
-  struct DeferredStarts {
-    AtomicU64 operations{0};
-    AtomicU64 bytes{0};
-  };
-  static bool IsSet(const std::atomic<bool>& flag) {
-    std::atomic_signal_fence(std::memory_order_seq_cst);  // not read before the lock is released
-    return flag.load(std::memory_order_relaxed);
-  }
-  // What a former communicator left aside is not the next one's.
-  void ForgetDeferred();
-  void DeferStart(Function function, int size_class, uint64_t bytes);
-  void DeferCompletion(Function function, uint64_t count);
-  void CountSharedStart(Function function, int size_class, uint64_t bytes);
   using SizeHistogramPlace = std::atomic<layout::SizeHistogram*>;
   // The histogram of a function's size class; the end of the slot's histograms if there was none
   // left.
@@ -161,10 +121,6 @@ class Recorder {
   std::atomic<bool> is_shared_{false};
   std::atomic<uint32_t> ranks_{0};
   std::atomic<double> bus_share_{0};
-  std::atomic<bool> has_deferred_starts_{false};
-  std::atomic<bool> has_deferred_completions_{false};
-  std::array<std::array<DeferredStarts, kSizeClassCount>, kFunctionCount> deferred_starts_;
-  std::array<AtomicU64, kFunctionCount> deferred_completions_{};
   AtomicU64 completions_{0};  // our own count: the segment's is never read back
   // See SizeHistogramOf(); nullptr: not asked for so far. Addresses, because an index costs 0.1 T
   // more for each completion, and a power of two of them for each function, which saves 0.03 T.
