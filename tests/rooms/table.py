@@ -21,9 +21,14 @@ PARTS = {
 
 HEAD = '''# Rooms
 
-`tools/rooms` writes this table from the build graph. `//tests/rooms` fails where it differs, where rooms include each other in a circle, where a target is visible to a room that does not include it, and where a file includes a header that only a dependency's dependency brings.
+`tools/rooms` writes this table from the build graph. `//tests/rooms` fails in these cases:
 
-A room is a folder that is a Bazel package of its own. Its BUILD file begins with its purpose. A row with a colon is a single target that more rooms may include than the rest of its room. What tests include is not in the table, nor are rooms that consist of tests. `third_party/` is open to all rooms.
+- The table differs from the graph.
+- Rooms include each other in a circle.
+- A target is visible to a room that does not include it.
+- A file includes a header that only a dependency's dependency brings.
+
+A room is a folder that is a Bazel package of its own. Its BUILD file begins with its purpose. A row with a colon is a single target that more rooms may include than the rest of its room. The table leaves out tests and what they include. `third_party/` is open to all rooms.
 
 | room | purpose | includes |
 |---|---|---|
