@@ -30,7 +30,7 @@ def sources():
 
 
 # What no package carries: docs/install-node.md says so.
-REPOSITORY_ONLY = ('deploy/grafana/dashboards', 'deploy/helm/', 'deploy/kubernetes/', 'exporter/')
+REPOSITORY_ONLY = ('collector/', 'deploy/grafana/dashboards', 'deploy/helm/', 'deploy/kubernetes/', 'exporter/', 'third_party/')
 DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text(encoding='utf-8') for path in files('.md')}
 
 
@@ -81,9 +81,9 @@ class Documents(unittest.TestCase):
 
 
 class Walks(unittest.TestCase):
-    """The two walks of ARCHITECTURE.md name each file once, all files exist, and a reader can follow them."""
+    """The three walks of ARCHITECTURE.md name each file once, all files exist, and a reader can follow them."""
     HEAD = '| step | what happens | files, in order |'
-    MOST_FILES = {'The duration': 30, 'The lateness': 12}
+    MOST_FILES = {'The duration': 30, 'The lateness': 12, 'A finding': 12}
 
     def test_name_files_that_exist(self):
         tables = DOCUMENTS['ARCHITECTURE.md'].split(self.HEAD)[1:]
