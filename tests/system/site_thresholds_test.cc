@@ -58,11 +58,11 @@ class SiteThresholdsTest : public testing::Test {
                                     "--daemon=" + daemon_->Url("")})
                     .output);
   }
-  static bool Says(const std::string& text) { return text.contains(" hangs since "); }
+  static bool Says(const std::string& text) { return text.find(" hangs since ") != std::string::npos; }
   bool Alerts() const {
     const exporter::HttpAnswer answer =
         exporter::HttpGet("http://127.0.0.1:" + std::to_string(port_) + "/api/v1/alerts", {});
-    return answer.body.contains("NCCLCollectiveHang");
+    return answer.body.find("NCCLCollectiveHang") != std::string::npos;
   }
   bool Counts() const {
     return testing::Matches(testing::ContainsRegex(

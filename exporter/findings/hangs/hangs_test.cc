@@ -747,6 +747,17 @@ TEST_F(AbandonedTest, TheJobMayPauseForTenMinutes) {
   EXPECT_THAT(Culprits(Fresh(job_)), ElementsAre("3"));
 }
 
+// Found on NCCL's host code: the job went on in a communicator, destroyed it, and worked without
+// NCCL for a while.
+TEST_F(AbandonedTest, TheJobMayFinalizeTheCommunicatorInWhichItWentOn) {
+  MissCall(300);
+  GoOn(20);
+  for (const size_t rank : kAll) job_.Of(rank, "fsdp2").is_closed = true;
+  EXPECT_THAT(Fresh(job_), ElementsAre(IsKind(FindingKind::kAbandoned)));
+  job_.Wait(600);
+  EXPECT_THAT(Culprits(Fresh(job_)), ElementsAre("3"));
+}
+
 TEST_F(AbandonedTest, AHangOfTheOtherCommunicatorIsTold) {
   MissCall(600);
   GoOn(300);

@@ -93,6 +93,15 @@ WaitGraph::WaitGraph(const collector::NodeSnapshot& node, const HangMemory& memo
     if (!any_lives) continue;
     jobs[JobKeyOf(found.key)].communicators.push_back(std::move(communicator));
   }
+  for (const collector::ProcessSnapshot& process : node.processes) {
+    const auto job = jobs.find(JobKeyOf(process));
+    if (!process.is_alive || job == jobs.end()) continue;
+    for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
+      int64_t& last_ns =
+          job->second.last_progress_realtime_ns[{process.file, communicator.gpu_index}];
+      last_ns = std::max(last_ns, communicator.last_progress_realtime_ns);
+    }
+  }
   for (auto& [key, job] : jobs) {
     ApplyWaitRules(job, node.taken_realtime_ns, times, threshold, suspects);
     jobs_.push_back(std::move(job));

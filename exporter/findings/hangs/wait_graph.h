@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -74,6 +75,9 @@ struct GraphCommunicator {
 // alone, so that jobs are judged apart.
 struct GraphJob {
   std::vector<GraphCommunicator> communicators;
+  // Of processes that live: the latest progress in any communicator, those included that are
+  // finalized. A job may go on in one that it destroys then.
+  std::map<GpuOfProcess, int64_t> last_progress_realtime_ns;
 };
 
 class WaitGraph {

@@ -56,6 +56,7 @@ class JobJudge {
   JobJudge(GraphJob& job, int64_t taken_ns, const Thresholds& times, int64_t threshold_ns,
            Suspects suspects)
       : communicators_(job.communicators),
+        last_progress_ns_(job.last_progress_realtime_ns),
         taken_ns_(taken_ns),
         went_on_ns_(times.went_on().count()),
         abandoned_for_ns_(times.abandoned_for().count()),
@@ -128,6 +129,10 @@ class JobJudge {
         const auto entry = youngest_ns_.try_emplace(rank.gpu(), AgeOf(rank)).first;
         entry->second = std::min(entry->second, AgeOf(rank));
       }
+    }
+    for (auto& [gpu, age_ns] : youngest_ns_) {
+      const auto last = last_progress_ns_.find(gpu);
+      if (last != last_progress_ns_.end()) age_ns = std::min(age_ns, taken_ns_ - last->second);
     }
   }
 
@@ -395,6 +400,7 @@ class JobJudge {
   }
 
   std::vector<GraphCommunicator>& communicators_;
+  const std::map<GpuOfProcess, int64_t>& last_progress_ns_;
   const int64_t taken_ns_;
   const int64_t went_on_ns_;
   const int64_t abandoned_for_ns_;
