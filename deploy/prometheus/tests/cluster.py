@@ -273,7 +273,7 @@ class Cluster:
         return self.labels(communicator, rank) | {
             'hostname': f'gpu-node-{self.node(rank)}', 'gpu_uuid': f'GPU-{rank}', 'pci_bus_id': self.pci_bus_id(rank), 'pid': str(1000 + rank),
             'local_rank': str(rank % self.ranks_per_node), 'timing_source': self.source(rank),
-            'timing_reason': self.reason, 'sampling': 'none' if communicator.duty == 1 else 'windows'}
+            'timing_reason': self.reason}
 
     def progress(self, communicator, rank, t, count, labels):
         started = round(count['operations']) if communicator.collective else 0

@@ -153,12 +153,6 @@ def two_late_ranks_need_the_longer_proof():
     return cluster, {11: [], 12: [rank_alert('NCCLStragglerRank', 'dp', rank, rank // 4, 2) for rank in (2, 6)]}
 
 
-def a_late_rank_needs_the_longer_proof_when_operations_are_timed_in_windows():
-    cluster = data_parallel(13, 2, duty=0.1)
-    cluster.late = lambda rank, t: 0.2 if rank == 6 and t > 600 else 0
-    return cluster, {11: [], 12: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)]}
-
-
 def two_long_waits_of_one_rank_are_not_told_at_once():
     cluster = data_parallel(14)
     cluster.late = lambda rank, t: 2 if rank == 1 and t in (615, 660) else 0
