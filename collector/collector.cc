@@ -16,7 +16,6 @@
 #include "collector/gpu_numbers.h"
 #include "collector/segments/segment_table.h"
 #include "collector/trace/operation_recorder.h"
-#include "collector/trace/timing_holder.h"
 
 namespace nccl_exporter::collector {
 namespace {
@@ -160,32 +159,6 @@ void Collector::ReadLateParts(OperationRecorder& recorder, int64_t end_realtime_
     recorder.ReadDetails();
   }
   recorder.ReadDetails();
-}
-
-HeldTiming Collector::HoldTiming(std::chrono::nanoseconds length,
-                                 const std::function<bool()>& is_running,
-                                 std::function<bool(const ProcessSnapshot&)> is_wanted) {
-  using SteadyClock = std::chrono::steady_clock;
-  const int64_t begin_realtime_ns = clock_().realtime_ns;
-  TimingHolder holder(begin_realtime_ns, begin_realtime_ns + length.count(), std::move(is_wanted));
-  const Follow ask = [&](const NodeSnapshot& snapshot, const SegmentLooks& looks, const Moment&) {
-    holder.Ask(snapshot, looks);
-  };
-  HeldTiming held;
-  const SteadyClock::time_point end = SteadyClock::now() + length;
-  SteadyClock::time_point next_look = SteadyClock::now(), now = next_look;
-  for (; now < end && is_running(); now = SteadyClock::now()) {
-    if (now >= next_look) {
-      const std::shared_ptr<NodeSnapshot> snapshot = Snapshot(ask);
-      if (held.before == nullptr) held.before = snapshot;
-      next_look = now + kLookInterval;
-    }
-    std::this_thread::sleep_until(std::min(now + kRingReadInterval, end));
-  }
-  held.after = Snapshot();
-  if (held.before == nullptr) held.before = held.after;
-  held.faults = holder.Faults();
-  return held;
 }
 
 // A node of which only a part is known looks as if the rest had ended.

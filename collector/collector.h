@@ -39,13 +39,6 @@ struct DetailRequest {
   std::function<bool(const ProcessSnapshot&)> is_of_job;
 };
 
-// What processes were asked to time, and what came of it.
-struct HeldTiming {
-  std::shared_ptr<const NodeSnapshot> before, after;
-  // Of each process that was asked: why it has not taken the request; empty: it has.
-  std::map<FileKey, std::string> faults;
-};
-
 class ArrivalObserver;
 class OperationRecorder;
 class SegmentTable;
@@ -78,11 +71,6 @@ class Collector {
   // time, and which ones.
   NodeTrace Record(std::chrono::nanoseconds length, const std::function<bool()>& is_wanted,
                    const std::optional<DetailRequest>& detail = std::nullopt);
-
-  // Asks processes to keep their windows of timing open, for `length`, a minute at most, or until
-  // `is_running` returns false, which is asked every kRingReadInterval. On the caller's thread.
-  HeldTiming HoldTiming(std::chrono::nanoseconds length, const std::function<bool()>& is_running,
-                        std::function<bool(const ProcessSnapshot&)> is_wanted);
 
  private:
   // What follows the segments of a snapshot, at the moment at which it was taken.

@@ -67,7 +67,6 @@ struct FunctionSnapshot {
   std::array<SizedDurations, kSizeClassCount> duration_by_size{};
   std::array<uint64_t, BandwidthBuckets::kCount> bandwidth{};  // not cumulative
   uint64_t bandwidth_sum_kib = 0;                              // KiB/s
-  std::array<uint64_t, kKernelPhaseCount> phase_ns{};          // by KernelPhase
 
   // Whether it was ever called, or any operation of it started.
   bool IsUsed() const {
@@ -111,7 +110,6 @@ inline FunctionSnapshot& FunctionSnapshot::operator+=(const FunctionSnapshot& mo
   add_each(duration_by_size, more.duration_by_size);
   add_each(bandwidth, more.bandwidth);
   bandwidth_sum_kib += more.bandwidth_sum_kib;
-  add_each(phase_ns, more.phase_ns);
   return *this;
 }
 
@@ -236,15 +234,6 @@ struct NetworkBusBytes {
     }
     return *this;
   }
-};
-
-struct PeerNetworkCounts {
-  static constexpr int kOthers = -1;  // peers beyond the limit of the plugin, together
-
-  int peer = kOthers;  // a rank of the communicator
-  NetworkCounts counts;
-
-  bool operator==(const PeerNetworkCounts&) const = default;
 };
 
 // Adds `more` to `sum`, where it is known.
@@ -430,14 +419,8 @@ struct CommunicatorSnapshot {
   uint32_t network_share_ppm = 0;        // of the time in which it does, 1 to 1,000,000; else 0
   // With `network`, if the plugin counts what is timed (layout 1.6).
   std::optional<NetworkBusBytes> network_bus_bytes;
-  // Parts of `network`, if the job has asked for them: each peer once, by rank, the others last.
-  std::vector<PeerNetworkCounts> network_peers;
   // That have yet to agree with the CPU's clock before kernel times are believed.
   uint64_t probation_launches = 0;
-  SamplingState sampling_state = SamplingState::kNone;
-  SamplingReason sampling_reason = SamplingReason::kDefault;
-  // Share of time in which operations are timed, in millionths; of sampled ones only.
-  uint32_t sampling_duty_ppm = 0;
   int gpu_index = -1;  // -1: unknown
   std::string gpu_uuid;
   std::string pci_bus_id;
@@ -668,20 +651,6 @@ struct UncomparedCommunicators {
   uint64_t count = 0;
 };
 
-// Why the file that keeps the derived counters was not read or written. Append only: each is a
-// label value `reason`.
-enum class StateError : uint8_t { kUnreadable, kForeign, kDamaged, kUnwritable, kCount };
-inline constexpr CodeTable<StateError> kStateErrors{{
-    {StateError::kUnreadable, "unreadable", "the file could not be read"},
-    {StateError::kForeign, "foreign",
-     "another user owns the directory or the file, or may write to them"},
-    {StateError::kDamaged, "damaged", "the contents are not those that a daemon writes"},
-    {StateError::kUnwritable, "unwritable", "the file could not be written"},
-}};
-static_assert(IsInOrder(kStateErrors));
-constexpr std::string_view NameOf(StateError error) { return RowIn(kStateErrors, error).name; }
-using StateErrorCounts = std::array<uint64_t, kCountOf<StateError>>;
-
 struct NodeSnapshot {
   int64_t taken_realtime_ns = 0;
   std::vector<ProcessSnapshot> processes;  // by start time, then file name
@@ -691,7 +660,6 @@ struct NodeSnapshot {
   UncomparedOperations uncompared_operations{};  // of each rank, since the daemon started
   std::vector<UncomparedCommunicators> uncompared_communicators;  // of users who have some
   uint64_t arrival_matching_ns = 0;  // CPU time spent on ArrivalCounts, since the daemon started
-  std::optional<StateErrorCounts> state_errors;  // since the daemon started; if it keeps a state
 };
 
 }  // namespace nccl_exporter::collector

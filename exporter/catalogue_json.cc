@@ -79,8 +79,6 @@ std::string CatalogueJson() {
                        {"timing_sources", CodesJson(kTimingSources)},
                        {"timing_reasons", CodesJson(kTimingReasons)},
                        {"drift_causes", CodesJson(kDriftCauses)},
-                       {"sampling_states", CodesJson(kSamplingStates)},
-                       {"sampling_reasons", CodesJson(kSamplingReasons)},
                        {"segment_errors", CodesJson(collector::kSegmentErrors)},
                        {"uncompared_reasons", CodesJson(collector::kUncomparedReasons)},
                        {"refusals", CodesJson(kRefusals)},

@@ -7,7 +7,7 @@
 
 namespace nccl_exporter::exporter {
 
-// Families, causes of loss, label values of timing and sampling, reasons of errors, and flags, each
+// Families, causes of loss, label values of timing, reasons of errors, and flags, each
 // with its meaning. Ends in a line feed.
 std::string CatalogueJson();
 

@@ -61,9 +61,8 @@ TEST(CatalogueJson, HasEveryCauseOfLossWithItsMeaning) {
 
 TEST(CatalogueJson, HasNoNameTwiceInAList) {
   const json catalogue = json::parse(CatalogueJson());
-  for (const char* const list :
-       {"scopes", "timing_sources", "timing_reasons", "drift_causes", "sampling_states",
-        "sampling_reasons", "segment_errors", "uncompared_reasons", "refusals"}) {
+  for (const char* const list : {"scopes", "timing_sources", "timing_reasons", "drift_causes",
+                                 "segment_errors", "uncompared_reasons", "refusals"}) {
     std::set<std::string> names;
     for (const json& row : catalogue.at(list)) {
       EXPECT_TRUE(names.insert(row.at("name")).second) << row;

@@ -98,7 +98,6 @@ CommandLine::CommandLine(Options& options, std::string_view commit)
       ->check(CLI::Range(1, kMostPid));
   AddJob();
   AddTrace();
-  AddTiming();
   AddCommand(Command::kDump, "dump", "Print a segment as text.")
       ->add_option("SEGMENT", options.dump_segment, "File to print.")
       ->required();

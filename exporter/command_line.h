@@ -52,7 +52,6 @@ class CommandLine {
   void AddCardinality();
   void AddJob();
   void AddTrace();
-  void AddTiming();
   // The flag that takes the processes of some jobs.
   static void AddWanted(CLI::App& command, std::vector<std::string>& wanted);
   std::string Store();

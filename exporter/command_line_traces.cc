@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands that record and ask processes: trace and timing.
+// The commands that record and ask processes: trace and its kin.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -116,29 +116,6 @@ void CommandLine::AddTrace() {
       AddCommand(*trace, Command::kTraceSummary, "summary",
                  "Print the slowest operations of traces, who waited for whom, and gaps.");
   summary->add_option("FILE", options_.trace.files, "Traces in Chrome's format.")->required();
-}
-
-void CommandLine::AddTiming() {
-  CLI::App* const timing = AddCommand(
-      Command::kTiming, "timing",
-      "Time all operations of running processes of this node for a time, and print what each one "
-      "could do.");
-  timing
-      ->add_flag("--always", options_.timing.is_always,
-                 "Keep windows of kernel and network timing open, where the plugin may.")
-      ->required();
-  timing
-      ->add_option_function<std::string>(
-          "--for",
-          [this](const std::string& value) {
-            const std::optional<std::chrono::nanoseconds> length = ParseDuration(value);
-            if (!length || length->count() == 0 || *length > kMostDetailedLength)
-              throw CLI::ValidationError("write seconds, or a duration like 30s; 60s at most");
-            options_.timing.length = *length;
-          },
-          "For how long, or until Ctrl-C.")
-      ->default_str("60s");
-  AddWanted(*timing, options_.timing.wanted);
 }
 
 }  // namespace nccl_exporter::exporter

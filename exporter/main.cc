@@ -32,7 +32,6 @@
 #include "exporter/cli/node_in_json.h"
 #include "exporter/cli/segment_dump.h"
 #include "exporter/cli/synthetic_node.h"
-#include "exporter/cli/timing/timing_text.h"
 #include "exporter/cli/top.h"
 #include "exporter/commit.h"
 #include "exporter/findings/in_flight_table.h"
@@ -43,7 +42,7 @@
 #include "exporter/http/http_server.h"
 #include "exporter/http/tls_context.h"
 #include "exporter/http/web_guard.h"
-#include "exporter/ledger/kept_counters.h"
+#include "exporter/ledger/derived_counters.h"
 #include "exporter/ledger/snapshot_source.h"
 #include "exporter/ledger/systems_tmpfs.h"
 #include "exporter/log.h"
@@ -190,7 +189,8 @@ int Top(const Options& options) {
   const auto snapshots = [&] { return collector.Snapshot(); };
   const AskDaemon daemon = DaemonAt(options.daemon, options.segment_dirs);
   if (!terminal)
-    return PrintNode(options, *first, TopOnce(snapshots, daemon, sort, thresholds, options.is_json));
+    return PrintNode(options, *first,
+                     TopOnce(snapshots, daemon, sort, thresholds, options.is_json));
   ShowTop(snapshots, daemon, sort, thresholds, *terminal);
   terminal.reset();
   return unreadable.empty() ? kSuccess : Fail(kRuntimeFailure, unreadable);
@@ -347,23 +347,6 @@ collector::NodeTrace TraceOf(const TraceRequest& request, collector::Collector& 
 }
 
 // A failure if no process took the request. SIGINT and SIGTERM end it.
-int Timing(const Options& options) {
-  collector::Collector collector = CollectorOf(options);
-  BlockSignals();
-  const collector::HeldTiming held = collector.HoldTiming(
-      options.timing.length, IsStillWanted, [&](const collector::ProcessSnapshot& process) {
-        return IsProcessOfJobs(process, options.timing.wanted);
-      });
-  if (held.faults.empty())
-    return Fail(kRuntimeFailure, "no running process of this job has a segment here");
-  const int printed =
-      PrintNode(options, *held.after, TimingText(*held.before, *held.after, held.faults));
-  const bool is_taken =
-      std::ranges::any_of(held.faults, [](const auto& fault) { return fault.second.empty(); });
-  if (printed != kSuccess || is_taken) return printed;
-  return Fail(kRuntimeFailure, "no process took the request");
-}
-
 int Trace(const Options& options) {
   TraceResult result;
   if (options.command == Command::kTraceMerge) {
@@ -405,11 +388,13 @@ std::string ServeUntilSignal(const Options& options, const sigset_t& signals) {
                                   .splits_durations = options.metrics.splits_durations()});
   DerivedTimes derived_times = DerivedTimes().Scaled(options.findings_time_scale);
   derived_times.longest_step_ns = thresholds.longest_step.count();
-  KeptCounters counters(options.state_dir, derived_times);
+  DerivedCounters counters(derived_times);
   SnapshotSource snapshots(
       [&] {
         const std::shared_ptr<collector::NodeSnapshot> snapshot = collector.Snapshot();
-        counters.Advance(*snapshot);
+        const auto monotonic = std::chrono::steady_clock::now().time_since_epoch();
+        counters.Advance(*snapshot, {.monotonic_ns = std::chrono::nanoseconds(monotonic).count(),
+                                     .realtime_ns = snapshot->taken_realtime_ns});
         return snapshot;
       },
       false);
@@ -515,7 +500,6 @@ int Main(int argc, char** argv) {
     if (options.command == Command::kTrace || options.command == Command::kTraceMerge ||
         options.command == Command::kTraceSummary)
       return Trace(options);
-    if (options.command == Command::kTiming) return Timing(options);
     return options.command == Command::kInFlight ? PrintInFlight(options) : Serve(options);
   } catch (const std::exception& failure) {
     return Fail(kRuntimeFailure, failure.what());

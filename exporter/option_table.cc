@@ -145,6 +145,11 @@ bool SplitDurations(const std::string&, Options& options, std::string&) {
   return true;
 }
 
+bool PutUserLabelsEverywhere(const std::string&, Options& options, std::string&) {
+  options.metrics.PutUserLabelsEverywhere();
+  return true;
+}
+
 // A change of MetricFilter, which returns what is wrong with the value.
 template <auto kChange>
 bool ChangeMetrics(const std::string& value, Options& options, std::string& complaint) {
@@ -190,12 +195,9 @@ constexpr std::array<OptionRow, 21> kOptions{{
      "How long the metrics of an ended process or communicator are still served: seconds, or a "
      "duration like 1h30m.",
      FlagTakes::kValue, StoreDuration<&Options::retention>},
-    {"--state.dir", "",
-     "Directory of the daemon's user alone, in which derived counters are kept for the next start. "
-     "Made if its parent is there. Without it, those of sampled jobs start at 0.",
-     FlagTakes::kValue, StoreChecked<&Options::state_dir, IsAnyText>},
     {"--findings.config", "",
-     "File of thresholds of the findings, as generate-rules writes it beside the rules. Without it, "
+     "File of thresholds of the findings, as generate-rules writes it beside the rules. Without "
+     "it, "
      "the shipped ones.",
      FlagTakes::kValue, StoreChecked<&Options::findings_config, IsAnyText>, kJudges},
     {"--findings.time-scale", "1",
@@ -230,6 +232,10 @@ constexpr std::array<OptionRow, 21> kOptions{{
      "Histograms of durations have the label size. One series more for each size class that a "
      "communicator uses.",
      FlagTakes::kNothing, SplitDurations, kCardinalityOnly},
+    {"--metrics.labels-everywhere", "",
+     "Labels of NCCL_EXPORTER_LABELS are on every series of their job, and not only on "
+     "nccl_rank_info.",
+     FlagTakes::kNothing, PutUserLabelsEverywhere},
     {"--log.level", "info", "Least severe message to log: debug, info, warn or error.",
      FlagTakes::kValue, StoreNamed<&Options::log_level, kLogLevels>},
     {"--log.format", "logfmt", "Format of the log, on standard error: logfmt or json.",

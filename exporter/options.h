@@ -32,19 +32,11 @@ enum class Command : uint8_t {
   kTrace,         // `trace`
   kTraceMerge,    // `trace merge`
   kTraceSummary,  // `trace summary`
-  kTiming,        // `timing`
   kPrint          // --help, --version, help, version: write `text` to standard output
 };
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError };
 enum class LogFormat : uint8_t { kLogfmt, kJson };
-
-// Of `timing`.
-struct TimingRequest {
-  bool is_always = false;           // required: there is nothing else to ask for
-  std::vector<std::string> wanted;  // jobs; empty: all processes
-  std::chrono::nanoseconds length = kMostDetailedLength;
-};
 
 struct Options {
   Command command = Command::kServe;
@@ -55,7 +47,6 @@ struct Options {
   bool is_json = false;       // of kTop and kInFlight
   JobRequest job;             // of kJob
   TraceRequest trace;         // of kTrace, kTraceMerge and kTraceSummary
-  TimingRequest timing;       // of kTiming
   uint64_t doctor_pid = 0;    // of kDoctor; 0: no process is examined
   // Of kTop and kInFlight: an address, or kNoDaemon.
   std::string daemon{kDefaultDaemon};
@@ -72,7 +63,6 @@ struct Options {
   bool serves_traces = false;
   std::vector<std::string> segment_dirs;
   std::chrono::nanoseconds retention{};
-  std::string state_dir;  // empty: none
   std::string findings_config;  // file of thresholds; empty: the shipped ones
   double findings_time_scale = 1;
   std::string findings_socket;  // empty: none

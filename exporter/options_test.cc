@@ -100,16 +100,6 @@ TEST(OptionsTest, TracesHaveALengthAndParts) {
   EXPECT_FALSE(Parsed({}).serves_traces);
 }
 
-TEST(OptionsTest, TimingHasALengthOfAMinuteAtMost) {
-  const Options timing = Parsed({"timing", "--always", "--for", "30s", "--job=4711"});
-  EXPECT_EQ(timing.command, Command::kTiming);
-  EXPECT_EQ(timing.timing.length, 30s);
-  EXPECT_THAT(timing.timing.wanted, testing::ElementsAre("4711"));
-  EXPECT_EQ(Parsed({"timing", "--always"}).timing.length, 60s);
-  EXPECT_THAT(ErrorOf({"timing", "--always", "--for", "61s"}), testing::HasSubstr("60s at most"));
-  EXPECT_THAT(ErrorOf({"timing"}), testing::HasSubstr("--always"));
-}
-
 TEST(OptionsTest, MetricsAreSwitchedOffOneByOne) {
   const MetricFilter metrics =
       Parsed({"--metrics.disable=histograms", "--metrics.disable", "nccl_p2p_*",

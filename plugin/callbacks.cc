@@ -7,19 +7,6 @@ namespace nccl_exporter::plugin {
 
 // Starts.
 
-void Callbacks::FreezeMask(Sampler& sampler, Function function, bool is_captured, void* context,
-                           void* call_group) {
-  const FreezingCall call = is_captured                   ? FreezingCall::kOther
-                            : function == Function::kSend ? FreezingCall::kSend
-                                                          : FreezingCall::kRecv;
-  const Handle group = Handle::From(call_group);
-  const bool is_in_group = communicators_.IsOurs(group) && group.Kind() == HandleKind::kGroupApi;
-  const Communicator* first = communicators_.OwnerOf(is_in_group ? group : Handle::From(context));
-  constexpr uint64_t kUnknown = 1;
-  process_.samplers().Freeze(sampler, call,
-                             first != nullptr ? first->call_groups().changes_at_end() : kUnknown);
-}
-
 // The stop of its event is that of the host's call (2.30.7 ce_coll.cc :1361-1408,
 // ncclLaunchCeColl). NCCL hands it to the streams that order the communicator's kernels
 // (enqueue.cc, ncclLaunchPrepare), so that it is over once a later one has run. It is a launch of
@@ -85,15 +72,13 @@ void* Callbacks::StartProxyOperation(void* task, ProxyOperationStart start) {
       communicator == nullptr) {
     return process_.CountLoss(Loss::kUnknownHandle), nullptr;
   }
-  const bool is_sampled = communicator->call_groups().sampler() != nullptr;
-  const bool is_followed = has_ticket &&
-                           (communicator->source() == TimingSource::kProxy || is_sampled) &&
+  const bool is_followed = has_ticket && communicator->source() == TimingSource::kProxy &&
                            communicator->parts().StartProxy(handle.Ticket());
   NetworkTimer* const network = communicator->network();
   if (network == nullptr || !handle.NetworkFlag())
     return is_followed ? handle.As(HandleKind::kProxyOperation).Pointer() : nullptr;
   const uint64_t ticket = has_ticket ? handle.Ticket() : NetworkTimer::kNoTicket;
-  const uint32_t key = network->Start(start.is_send, start.peer, ticket, handle.StepsFlag());
+  const uint32_t key = network->Start(start.is_send, ticket, handle.StepsFlag());
   if (handle.StepsFlag()) [[unlikely]] {
     communicator->trace_lanes().progress().Write(trace_ring::MakeNetworkOperation(
         key, start.is_send, has_ticket, ticket, start.channel, start.peer, start.step_bytes));
@@ -120,25 +105,6 @@ void Callbacks::RefuseStep(Handle handle) {
   process_.CountLoss(is_of_network ? Loss::kStaleHandle : Loss::kUnknownHandle);
 }
 
-// Phases of a kernel.
-
-void* Callbacks::StartKernelPhase(void* channel, uint32_t phase, uint64_t gpu_ns) {
-  const Handle handle = Handle::From(channel);
-  if (handle.bits == 0) return nullptr;  // its channel was refused
-  Communicator* communicator = OwnerOfChannel(handle);
-  if (communicator == nullptr) return process_.CountLoss(Loss::kUnknownHandle), nullptr;
-  const bool is_followed =
-      communicator->parts().StartPhase(handle.Ticket(), handle.Channel(), phase, gpu_ns);
-  return is_followed ? handle.As(HandleKind::kKernelPhase).Pointer() : nullptr;
-}
-
-void Callbacks::StopKernelPhase(void* phase, uint64_t gpu_ns) {
-  const Handle handle = Handle::From(phase);
-  Communicator* communicator = communicators_.Owner(handle, HandleKind::kKernelPhase);
-  if (communicator == nullptr) return process_.CountLoss(Loss::kUnknownHandle);
-  communicator->parts().StopPhase(handle.Ticket(), gpu_ns);
-}
-
 // Stops.
 
 static_assert(kOperationEntries <= NetworkTimer::kTicketMask,
@@ -157,19 +123,13 @@ void Callbacks::StopOther(Handle handle) {
   if (handle.bits == 0) return;
   Communicator* const owner = communicators_.OwnerOf(handle);
   switch (communicators_.KindOf(handle)) {
-    case HandleKind::kUntimedCall:
+    case HandleKind::kGroupApi:
     case HandleKind::kCapturedCall:
     case HandleKind::kUnfollowed:
-    case HandleKind::kKernelPhase:
       return;
     case HandleKind::kTracedKernelChannel:
       if (owner != nullptr) return owner->parts().StopChannel(handle.Ticket(), handle.Channel());
       break;
-    case HandleKind::kGroupApi:
-      if (Sampler* sampler = owner != nullptr ? owner->call_groups().sampler() : nullptr) {
-        process_.samplers().EndGroup(owner->call_groups(), *sampler, handle.Ticket(), handle.bits);
-      }
-      return;
     case HandleKind::kGroup:
       if (owner != nullptr) return owner->CloseLaunch(handle.Ticket());
       break;

@@ -33,7 +33,7 @@ class Callbacks {
 
   // Each start returns the handle for NCCL, or nullptr when the event is dropped.
   void* StartCallGroup(void* context, int depth);
-  void* StartCall(void* context, Function function, bool is_captured, void* call_group);
+  void* StartCall(void* context, Function function, bool is_captured);
   template <bool kHasCallEvents>
   void* StartLaunch(void* context);
   void* StartTask(void* context, OperationStart& start, const TaskOrigin& origin, uint64_t count,
@@ -56,8 +56,6 @@ class Callbacks {
   void RecordProxyStep(void* step, int state, uint64_t bytes);
   // API v2 and v3.
   void RecordProxyOperation(void* proxy_operation, int state, uint64_t sum_of_bytes, int steps);
-  void* StartKernelPhase(void* channel, uint32_t phase, uint64_t gpu_ns);
-  void StopKernelPhase(void* phase, uint64_t gpu_ns);
 
   template <bool kHasTimeStamp>
   void Stop(void* handle);
@@ -84,9 +82,6 @@ class Callbacks {
     if (communicator == nullptr) process_.CountLoss(Loss::kUnknownContext);
     return communicator;
   }
-  // Before a call that must not see a change of the mask.
-  [[gnu::cold]] void FreezeMask(Sampler& sampler, Function function, bool is_captured,
-                                void* context, void* call_group);
   static void PlaceInSymmetricPlan(OperationStart& start, const Communicator& communicator);
   // Fills in when the call was made. False if the call is being captured at this moment: nothing is
   // handed to the GPU.
@@ -96,7 +91,6 @@ class Callbacks {
   bool HasSteps(Handle call) const {
     switch (communicators_.KindOf(call)) {
       case HandleKind::kCall:
-      case HandleKind::kUntimedCall:
       case HandleKind::kCapturedCall:
         return call.HasSteps();
       default:
@@ -125,22 +119,15 @@ inline void* Callbacks::StartCallGroup(void* context, int depth) {
   const Handle from = Handle::From(context);
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
-  const Handle group = from.With(HandleKind::kGroupApi, communicator->BeginCallGroup(depth));
-  if (Sampler* sampler = communicator->call_groups().sampler()) sampler->NoteGroup(group.bits);
-  return group.Pointer();
+  communicator->NoteCallGroup(depth);
+  return from.With(HandleKind::kGroupApi, 0).Pointer();
 }
 
-inline void* Callbacks::StartCall(void* context, Function function, bool is_captured,
-                                  void* call_group) {
+inline void* Callbacks::StartCall(void* context, Function function, bool is_captured) {
   const Handle from = Handle::From(context);
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
   communicator->recorder().CountCall(function);
-  Sampler* sampler = communicator->call_groups().sampler();
-  if (sampler != nullptr && (is_captured || TraitsOf(function).is_point_to_point) &&
-      !sampler->IsFrozen()) {
-    FreezeMask(*sampler, function, is_captured, context, call_group);
-  }
   communicator->NoteCall(is_captured);
   // NCCL has read the mask.
   NetworkTimer* const network = communicator->network();
@@ -155,12 +142,8 @@ inline void* Callbacks::StartCall(void* context, Function function, bool is_capt
   }
   const uint64_t now_ns = NowNs();
   communicator->NoteWorkItem(now_ns);
-  HandleKind kind = HandleKind::kCall;
-  if (sampler != nullptr) {
-    communicator->call_groups().NoteCallTime(now_ns);
-    if (!sampler->TimesNow()) kind = HandleKind::kUntimedCall;
-  }
-  return Handle::Of(communicators_.Salt(), kind, process_.call_clock().PayloadOf(now_ns))
+  return Handle::Of(communicators_.Salt(), HandleKind::kCall,
+                    process_.call_clock().PayloadOf(now_ns))
       .WithSteps(has_steps)
       .Pointer();
 }
@@ -181,8 +164,7 @@ inline void* Callbacks::StartLaunch(void* context) {
 
 inline bool Callbacks::DateCall(Handle call, OperationStart* start) {
   const HandleKind kind = communicators_.KindOf(call);
-  if (kind == HandleKind::kCall || kind == HandleKind::kUntimedCall) {
-    start->is_untimed = kind == HandleKind::kUntimedCall;
+  if (kind == HandleKind::kCall) {
     start->call_is_bound = process_.call_clock().TimeOf(call.CallPayload(), &start->call_ns);
     if (!start->call_is_bound) start->call_ns = NowNs();
     return true;
@@ -218,10 +200,6 @@ inline void* Callbacks::StartTask(void* context, OperationStart& start, const Ta
   if (!DateCall(Handle::From(call), &start)) return from.With(HandleKind::kUnfollowed, 0).Pointer();
   if (origin.names_communicator && !communicators_.HasIdentity(from.Slot())) {
     process_.LearnIdentity(from.Slot(), origin.communicator_id, origin.rank);
-  }
-  if (start.is_replay) {
-    const Sampler* sampler = communicator->call_groups().sampler();
-    start.is_untimed = sampler != nullptr && !sampler->TimesNow();  // frozen since the capture
   }
   const Handle group = Handle::From(launch);
   if (group.Slot() == from.Slot()) {

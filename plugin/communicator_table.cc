@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/communicator_table.h"
 
-#include <sys/mman.h>
-
 #include <initializer_list>
 #include <new>
 
@@ -10,8 +8,7 @@
 
 namespace nccl_exporter::plugin {
 
-uint32_t CommunicatorTable::Claim(Segment& segment, uint64_t retention_ns, bool takes_phases,
-                                  Loss* why) {
+uint32_t CommunicatorTable::Claim(Segment& segment, uint64_t retention_ns, Loss* why) {
   const uint32_t overflow = overflow_slot();
   const uint32_t closed = LongestClosed();
   const bool is_over = closed != overflow && NowNs() > closed_ns_[closed] + retention_ns;
@@ -19,7 +16,7 @@ uint32_t CommunicatorTable::Claim(Segment& segment, uint64_t retention_ns, bool 
   *why = unused == overflow && closed == overflow ? Loss::kNoFreeCommunicatorSlot
                                                   : Loss::kReservationFailed;
   for (const uint32_t slot : {unused, closed}) {
-    if (slot != overflow && Prepare(segment, slot, takes_phases)) return slot;
+    if (slot != overflow && Prepare(segment, slot)) return slot;
   }
   return overflow;
 }
@@ -41,18 +38,11 @@ uint32_t CommunicatorTable::LongestClosed() const {
   return longest;
 }
 
-bool CommunicatorTable::Prepare(Segment& segment, uint32_t slot, bool takes_phases) {
+bool CommunicatorTable::Prepare(Segment& segment, uint32_t slot) {
   if (!segment.Reserve(slot, NextGeneration(slot))) return false;
-  Communicator* const former = communicators_[slot].load(std::memory_order_relaxed);
-  const bool needs_room = takes_phases && (former == nullptr || !former->TakesPhases());
-  auto* const room = needs_room ? MakeMapped<UnconfirmedTimes::Phases>() : nullptr;
-  if (needs_room && room == nullptr) return false;
-  Communicator* const communicator = former != nullptr ? former : MakeMapped<Communicator>();
-  if (communicator == nullptr) {
-    if (room != nullptr) munmap(room, sizeof(*room));
-    return false;
-  }
-  if (room != nullptr) communicator->TakePhases(room);
+  if (communicators_[slot].load(std::memory_order_relaxed) != nullptr) return true;
+  Communicator* const communicator = MakeMapped<Communicator>();
+  if (communicator == nullptr) return false;
   communicators_[slot].store(communicator, std::memory_order_release);
   return true;
 }

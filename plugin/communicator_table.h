@@ -41,9 +41,9 @@ class CommunicatorTable {
   // A place for a new communicator. In this order: closed for the retention time, which takes no
   // further memory; never used; the one closed longest ago, since a live communicator is worth more
   // than the counts of a finalized one. The overflow slot if there is none; *why is then set.
-  uint32_t Claim(Segment& segment, uint64_t retention_ns, bool takes_phases, Loss* why);
+  uint32_t Claim(Segment& segment, uint64_t retention_ns, Loss* why);
   // Reserves memory of the slot, in the segment and of the process. False if there is none.
-  bool Prepare(Segment& segment, uint32_t slot, bool takes_phases);
+  bool Prepare(Segment& segment, uint32_t slot);
   uint64_t NextGeneration(uint32_t slot) const { return LoadRelaxed(generations_[slot]) + 1; }
   // The slot's communicator has been opened: callbacks find it by the context that is returned.
   Handle OpenSlot(uint32_t slot, bool has_identity);

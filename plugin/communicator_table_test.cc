@@ -30,11 +30,11 @@ class CommunicatorTableTest : public testing::Test {
     ASSERT_TRUE(segment_.Create(options, Nothing, error, sizeof(error))) << error;
     table_->Open(segment_.slot_count());
     table_->StoreSalt(kSalt);
-    ASSERT_TRUE(table_->Prepare(segment_, kOverflow, false));
+    ASSERT_TRUE(table_->Prepare(segment_, kOverflow));
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
-  uint32_t Claim(Loss* why) { return table_->Claim(segment_, kRetentionNs, false, why); }
+  uint32_t Claim(Loss* why) { return table_->Claim(segment_, kRetentionNs, why); }
   // The context of a new communicator in that slot.
   Handle OpenIn(uint32_t slot) {
     Loss why{};

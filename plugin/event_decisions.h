@@ -61,21 +61,20 @@ inline const EventDecision& EventDecisions::For(const InitRequest& request, cons
       return *decision;
   }
   const LocalRanks local_ranks = FindLocalRanks(ProcessEnvironment, request.ranks, request.nodes);
-  *decision = {.api_version = api_version,
-               .nccl_version = nccl_version,
-               .policy = DecideEvents(
-                   {.api_version = api_version,
-                    .nccl_version = nccl_version,
-                    .kernel_timing = options.kernel_timing,
-                    .shared_memory_free_bytes = SharedMemoryFreeBytes(),
-                    .local_ranks = local_ranks.on_node,
-                    .allgatherv_is_off = IsAllgathervOff(ProcessEnvironment),
-                    .milli_cpus_per_rank = MilliCpusPerRank(ReadCpuAllowance(), local_ranks),
-                    .asks_for_phases = options.kernel_phases,
-                    .weak_exchange_may_fail = kWeakExchangeMayFail,
-                    .may_register_nvls_buffers =
-                        !AreNvlsBuffersOff(ProcessEnvironment) && MayMulticast(),
-                    .shares_resources = SharesResources(ProcessEnvironment)})};
+  *decision = {
+      .api_version = api_version,
+      .nccl_version = nccl_version,
+      .policy = DecideEvents(
+          {.api_version = api_version,
+           .nccl_version = nccl_version,
+           .kernel_timing = options.kernel_timing,
+           .shared_memory_free_bytes = SharedMemoryFreeBytes(),
+           .local_ranks = local_ranks.on_node,
+           .allgatherv_is_off = IsAllgathervOff(ProcessEnvironment),
+           .milli_cpus_per_rank = MilliCpusPerRank(ReadCpuAllowance(), local_ranks),
+           .weak_exchange_may_fail = kWeakExchangeMayFail,
+           .may_register_nvls_buffers = !AreNvlsBuffersOff(ProcessEnvironment) && MayMulticast(),
+           .shares_resources = SharesResources(ProcessEnvironment)})};
   return *decision;
 }
 

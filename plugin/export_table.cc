@@ -16,7 +16,6 @@ struct Adapter {
   static constexpr bool kHasCopyEngine = requires(Descriptor d) { d.ceColl; };
   static constexpr bool kHasKernelChannels = requires(Descriptor d) { d.kernelCh; };
   static constexpr bool kHasTimeStamps = requires(Descriptor d) { d.kernelCh.pTimer; };
-  static constexpr bool kHasKernelPhases = requires(Descriptor d) { d.kernelPhase; };
   static constexpr bool kHasProxySteps = requires(Descriptor d) { d.proxyStep; };
   static constexpr bool kNamesCommunicatorPerEvent = requires(Descriptor d) { d.coll.commHash; };
 
@@ -93,10 +92,9 @@ struct Adapter {
   }
 
   template <typename Call>
-  NCCL_EXPORTER_EVENT StartCall(void* context, void** handle, const Descriptor& d,
-                                const Call& call) {
-    *handle = Callbacks(*Process::Get())
-                  .StartCall(context, FunctionOf(call.func), call.graphCaptured, d.parentObj);
+  NCCL_EXPORTER_EVENT StartCall(void* context, void** handle, const Call& call) {
+    *handle =
+        Callbacks(*Process::Get()).StartCall(context, FunctionOf(call.func), call.graphCaptured);
     return abi::kSuccess;
   }
 
@@ -117,11 +115,6 @@ struct Adapter {
     }
     return abi::kSuccess;
   }
-  NCCL_EXPORTER_EVENT StartKernelPhase(void** handle, const Descriptor& d) {
-    *handle = Callbacks(*Process::Get())
-                  .StartKernelPhase(d.parentObj, d.kernelPhase.phaseId, d.kernelPhase.pTimer);
-    return abi::kSuccess;
-  }
 
   // The most frequent first.
   static abi::Result StartEvent(void* context, void** handle, Descriptor* descriptor) {
@@ -139,17 +132,14 @@ struct Adapter {
     if (type == abi::kColl) return StartColl(context, handle, d);
     if (type == abi::kGroup) return StartGroup(context, handle);
     if constexpr (kHasCallEvents) {
-      if (type == abi::kCollApi) return StartCall(context, handle, d, d.collApi);
+      if (type == abi::kCollApi) return StartCall(context, handle, d.collApi);
       if (type == abi::kGroupApi) return StartGroupApi(context, handle, d);
-      if (type == abi::kP2pApi) return StartCall(context, handle, d, d.p2pApi);
+      if (type == abi::kP2pApi) return StartCall(context, handle, d.p2pApi);
     }
     if (type == abi::kP2p) return StartP2p(context, handle, d);
     if (type == abi::kProxyOp) return StartProxyOp(handle, d);
     if constexpr (kHasCopyEngine) {
       if (type == abi::kCeColl) return StartCopyEngine(context, handle, d.ceColl, d.parentObj);
-    }
-    if constexpr (kHasKernelPhases) {
-      if (type == abi::kKernelPhase) return StartKernelPhase(handle, d);
     }
     return abi::kSuccess;  // not asked for
   }
@@ -191,13 +181,6 @@ struct Adapter {
       if constexpr (!kHasTimeStamps) {
         if (0 <= state && state <= abi::kLastStateProxyOp)
           return RecordProxyOp(handle, state, args);
-      }
-    }
-    if constexpr (kHasKernelPhases) {
-      Process* process = Process::Get();
-      if (state == abi::kStateKernelPhaseStop && handle != nullptr && args != nullptr &&
-          process != nullptr) {
-        Callbacks(*process).StopKernelPhase(handle, args->pTimer);
       }
     }
     return abi::kSuccess;
@@ -246,21 +229,19 @@ struct Exported {
 template <typename Descriptor, typename Table>
 constexpr Exported<Table> Fill(decltype(Table::init) init) {
   using A = Adapter<Descriptor>;
-  return {
-      {"nccl-exporter", init, A::StartEvent, A::StopEvent, A::RecordEventState, A::Finalize},
-      {}};
+  return {{"nccl-exporter", init, A::StartEvent, A::StopEvent, A::RecordEventState, A::Finalize},
+          {}};
 }
 
 }  // namespace
 }  // namespace nccl_exporter::plugin
 
-#define EXPORT_TABLE(version, table, init)                                      \
-  extern "C" __attribute__((visibility("default")))                             \
-  const nccl_exporter::plugin::Exported<                                        \
-      nccl_exporter::abi::table<nccl_exporter::abi::DescriptorV##version>>      \
-      ncclProfiler_v##version = nccl_exporter::plugin::Fill<                    \
-          nccl_exporter::abi::DescriptorV##version,                             \
-          nccl_exporter::abi::table<nccl_exporter::abi::DescriptorV##version>>( \
+#define EXPORT_TABLE(version, table, init)                                                 \
+  extern "C" __attribute__((visibility("default"))) const nccl_exporter::plugin::Exported< \
+      nccl_exporter::abi::table<nccl_exporter::abi::DescriptorV##version>>                 \
+      ncclProfiler_v##version = nccl_exporter::plugin::Fill<                               \
+          nccl_exporter::abi::DescriptorV##version,                                        \
+          nccl_exporter::abi::table<nccl_exporter::abi::DescriptorV##version>>(            \
           nccl_exporter::plugin::init<version>)
 
 EXPORT_TABLE(1, ProfilerV1, InitV1);

@@ -19,24 +19,21 @@ class NetworkTiming {
  public:
   // Once. With a share of 0 nothing is timed.
   void Open(const Options& options) {
-    windows_ = NetworkWindows::OfShare(options.network_share_ppm, options.sampling_period_ns);
-    peers_ = options.network_peers;
+    windows_ = NetworkWindows::OfShare(options.network_share_ppm, options.network_period_ns);
   }
 
   // A communicator whose mask has been stored. Without memory, or with more copies of libnccl than
   // there is room for, it is not timed: its slot shows a share of 0.
-  void Join(Communicator& communicator, int* mask, const NetworkWindows::OwnMasks& own_masks,
-            layout::CommunicatorSlot* slot, layout::SegmentHeader* header,
-            layout::NetworkPeerTable* peers) {
+  void Join(Communicator& communicator, int* mask, int own_mask, layout::CommunicatorSlot* slot,
+            layout::SegmentHeader* header) {
     if (windows_.window_ns == 0) return;
-    NetworkWindows* const windows = WindowsOf(mask, own_masks);
+    NetworkWindows* const windows = WindowsOf(mask, own_mask);
     if (windows == nullptr) return;
     if (communicator.network_room() == nullptr)
       communicator.SetNetworkRoom(MakeMapped<NetworkTimer>());
     NetworkTimer* const timer = communicator.network_room();
     if (timer == nullptr) return;
     windows->Join();
-    timer->peers().Open(peers, peers_);
     timer->Open(slot, header, windows, &communicator.trace_lanes().progress());
     communicator.SetNetwork(timer);
   }
@@ -63,18 +60,17 @@ class NetworkTiming {
   // A framework's own copy of libnccl, and the system's, twice.
   static constexpr size_t kMostLibraries = 4;
 
-  NetworkWindows* WindowsOf(int* mask, const NetworkWindows::OwnMasks& own_masks) {
+  NetworkWindows* WindowsOf(int* mask, const int own_mask) {
     NetworkWindows* free = nullptr;
     for (NetworkWindows& windows : libraries_) {
       if (windows.IsInUse() && windows.Serves(mask)) return &windows;
       if (!windows.IsInUse() && free == nullptr) free = &windows;
     }
-    if (free != nullptr) free->Open(mask, own_masks, windows_);
+    if (free != nullptr) free->Open(mask, own_mask, windows_);
     return free;
   }
 
-  SamplingWindows windows_;
-  uint32_t peers_;
+  TimeWindows windows_;
   std::array<NetworkWindows, kMostLibraries> libraries_;
 };
 

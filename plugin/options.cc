@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/options.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "proto/timing_source.h"
+#include "proto/user_labels.h"
 
 namespace nccl_exporter::plugin {
 namespace {
@@ -23,11 +25,12 @@ bool ParseWhole(const char* text, uint64_t least, uint64_t most, uint64_t* value
 }
 
 // A decimal number in millionths: digits, and up to six after a point. No locale has a say in it.
-bool ParseDecimal(const char* text, uint64_t least, uint64_t most, uint64_t* millionths) {
+bool ParseDecimal(const char* text, const char* end, uint64_t least, uint64_t most,
+                  uint64_t* millionths) {
   constexpr int kMostDigits = 12;
   uint64_t value = 0;
   int digits = 0, decimals = -1;
-  for (; *text != '\0'; ++text) {
+  for (; text != end; ++text) {
     if (*text == '.' && decimals < 0) {
       decimals = 0;
     } else if (*text >= '0' && *text <= '9' && digits < kMostDigits && decimals < 6) {
@@ -55,15 +58,6 @@ bool StoreWhole(const char* text, Options& options) {
   return true;
 }
 
-// Of seconds with decimals.
-template <auto kTarget, uint64_t kLeastMicroseconds, uint64_t kMostMicroseconds>
-bool StoreSeconds(const char* text, Options& options) {
-  uint64_t microseconds = 0;
-  if (!ParseDecimal(text, kLeastMicroseconds, kMostMicroseconds, &microseconds)) return false;
-  options.*kTarget = microseconds * 1000;
-  return true;
-}
-
 bool StoreDirectory(const char* text, Options& options) {
   options.directory = text;
   return true;
@@ -83,22 +77,24 @@ constexpr std::pair<const char*, KernelTiming> kKernelTimings[]{
 constexpr std::pair<const char*, uint32_t> kNetworkShares[]{
     {"auto", Options{}.network_share_ppm}, {"always", kWholeDutyPpm}, {"off", 0}};
 
-bool StoreSampling(const char* text, Options& options) {
-  constexpr uint64_t kLeastDutyPpm = 1000;
-  uint64_t duty_ppm = 0;
-  if (std::strcmp(text, "always") == 0) return true;
-  if (std::strcmp(text, "off") == 0) return options.kernel_timing = KernelTiming::kOff, true;
-  if (!ParseDecimal(text, kLeastDutyPpm, kWholeDutyPpm, &duty_ppm)) return false;
-  options.sampling_duty_ppm = static_cast<uint32_t>(duty_ppm);
-  return options.sampling = Sampling::kWindows, true;
-}
-
+// A name, or SHARE, or SHARE/SECONDS.
 bool StoreNetworkTiming(const char* text, Options& options) {
   constexpr uint64_t kLeastSharePpm = 1000;
+  constexpr uint64_t kLeastPeriodUs = 100'000, kMostPeriodUs = 3600'000'000;
   if (StoreNamed<&Options::network_share_ppm, kNetworkShares>(text, options)) return true;
-  uint64_t share_ppm = 0;
-  if (!ParseDecimal(text, kLeastSharePpm, kWholeDutyPpm, &share_ppm)) return false;
-  return options.network_share_ppm = static_cast<uint32_t>(share_ppm), true;
+  const char* const end = text + std::strlen(text);
+  const char* const slash = std::find(text, end, '/');
+  uint64_t share_ppm = 0, period_us = options.network_period_ns / 1000;
+  if (!ParseDecimal(text, slash, kLeastSharePpm, kWholeDutyPpm, &share_ppm)) return false;
+  if (slash != end && !ParseDecimal(slash + 1, end, kLeastPeriodUs, kMostPeriodUs, &period_us))
+    return false;
+  options.network_share_ppm = static_cast<uint32_t>(share_ppm);
+  return options.network_period_ns = period_us * 1000, true;
+}
+
+bool StoreLabels(const char* text, Options& options) {
+  if (!IsUserLabelList(text)) return false;
+  return options.labels = text, true;
 }
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
@@ -126,36 +122,20 @@ constexpr std::array<OptionRow, kOptionCount> kOptions{{
      "how long a finalized communicator keeps its slot, 1 to 86400, if there is another slot for a "
      "new one; no shorter than the daemon's retention",
      StoreWhole<&Options::retention_ns, 1, 86400, kSecondNs>},
-    // Stored after NCCL_EXPORTER_KERNEL_TIMING: `off` overrides it.
-    {"NCCL_EXPORTER_SAMPLING", "always",
-     "operations that get GPU time stamps: always (all), off (none, as with "
-     "NCCL_EXPORTER_KERNEL_TIMING=off), or 0.001 "
-     "to 1 (those in windows that cover this share of the time)",
-     StoreSampling},
-    {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "2",
-     "with windows: length of the period that has one window, 0.1 to 3600; the same on all ranks",
-     StoreSeconds<&Options::sampling_period_ns, 100'000, 3600'000'000>},
-    {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "600",
-     "with windows: time after the first communicator in which all operations are timed, 0 to "
-     "86400",
-     StoreSeconds<&Options::sampling_learning_ns, 0, 86400'000'000>},
-    {"NCCL_EXPORTER_KERNEL_PHASES", "0",
-     "1 measures the phases of kernels over symmetric windows (NCCL 2.32, with kernel timing); "
-     "each such kernel then "
-     "waits for a memory fence",
-     StoreWhole<&Options::kernel_phases, 0, 1>},
     {"NCCL_EXPORTER_NETWORK_TIMING", "auto",
      "network operations whose waits are timed: auto (those in windows that cover a tenth of the "
-     "time), always, off, or the share of the time, 0.001 to 1",
+     "time), always, off, or the share of the time, 0.001 to 1, with or without the period that "
+     "has "
+     "one window, in seconds: 0.1/2",
      StoreNetworkTiming},
-    {"NCCL_EXPORTER_NETWORK_PEERS", "0",
-     "number of peers of a communicator whose network time is counted by peer as well, 0 to 31; "
-     "further ones share the "
-     "peer \"other\"",
-     StoreWhole<&Options::network_peers, 0, kMostNetworkPeers>},
+    {"NCCL_EXPORTER_LABELS", "",
+     "labels of the job's own on nccl_rank_info, such as team=x,run=y: at most 8, of at most 24 "
+     "and "
+     "95 bytes",
+     StoreLabels},
     {"NCCL_EXPORTER_TRACE", "1",
-     "0: no file in memory (memfd_create), so that nccl-exporter trace --level and timing cannot "
-     "ask this process",
+     "0: no file in memory (memfd_create), so that nccl-exporter trace --level cannot ask this "
+     "process",
      StoreWhole<&Options::trace, 0, 1>},
 }};
 

@@ -11,11 +11,7 @@
 
 namespace nccl_exporter::plugin {
 
-inline constexpr size_t kOptionCount = 12;
-// A table of peers in the segment has a block for each, and one for all others.
-inline constexpr uint32_t kMostNetworkPeers = 31;
-
-enum class Sampling : uint8_t { kAlways, kWindows };      // NCCL_EXPORTER_SAMPLING
+inline constexpr size_t kOptionCount = 8;
 
 struct Options {
   bool enable = true;
@@ -23,15 +19,11 @@ struct Options {
   KernelTiming kernel_timing = KernelTiming::kAuto;
   uint32_t communicators = 256;
   uint64_t retention_ns = 300'000'000'000;
-  Sampling sampling = Sampling::kAlways;
-  uint32_t sampling_duty_ppm = 100'000;
-  uint64_t sampling_period_ns = 2'000'000'000;
-  uint64_t sampling_learning_ns = 600'000'000'000;
-  bool kernel_phases = false;
-  bool trace = true;  // a file in memory for requests
+  bool trace = true;             // a file in memory for requests
+  const char* labels = nullptr;  // into the environment: a list of user_labels.h; nullptr: none
   // Share of time in which proxy operations are timed, in millionths; 0: never.
   uint32_t network_share_ppm = 100'000;
-  uint32_t network_peers = 0;  // of a communicator that are counted each
+  uint64_t network_period_ns = 2'000'000'000;  // of the windows, one in each
 
   // Variables whose value was not understood, in the table's order, up to the first nullptr; their
   // defaults are in force.
@@ -39,7 +31,12 @@ struct Options {
 };
 
 // Variables of former versions, which do nothing now.
-inline constexpr const char* kFormerVariables[]{"NCCL_EXPORTER_NETWORK_CLOCK"};
+inline constexpr const char* kFormerVariables[]{"NCCL_EXPORTER_KERNEL_PHASES",
+                                                "NCCL_EXPORTER_NETWORK_CLOCK",
+                                                "NCCL_EXPORTER_NETWORK_PEERS",
+                                                "NCCL_EXPORTER_SAMPLING",
+                                                "NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS",
+                                                "NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS"};
 
 struct OptionRow {
   const char* name;

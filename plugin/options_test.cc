@@ -40,12 +40,10 @@ TEST(Options, AreTheDefaultsOfTheTableWhenNothingIsSet) {
     EXPECT_EQ(options.kernel_timing, KernelTiming::kAuto);
     EXPECT_EQ(options.communicators, 256u);
     EXPECT_EQ(options.retention_ns, 300'000'000'000u);
-    EXPECT_EQ(options.sampling, Sampling::kAlways);
-    EXPECT_EQ(options.sampling_duty_ppm, 100'000u);
-    EXPECT_EQ(options.sampling_period_ns, 2'000'000'000u);
-    EXPECT_EQ(options.sampling_learning_ns, 600'000'000'000u);
     EXPECT_EQ(options.network_share_ppm, 100'000u);
+    EXPECT_EQ(options.network_period_ns, 2'000'000'000u);
     EXPECT_TRUE(options.trace);
+    EXPECT_EQ(options.labels, nullptr);
     EXPECT_EQ(Rejected(options), Names());
   }
 }
@@ -56,21 +54,17 @@ TEST(Options, TakeEveryVariableOfTheTable) {
                                 {"NCCL_EXPORTER_KERNEL_TIMING", "off"},
                                 {"NCCL_EXPORTER_COMMUNICATORS", "4095"},
                                 {"NCCL_EXPORTER_RETENTION_SECONDS", "1"},
-                                {"NCCL_EXPORTER_SAMPLING", "0.25"},
-                                {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0.5"},
-                                {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "0"},
-                                {"NCCL_EXPORTER_NETWORK_TIMING", "0.02"},
+                                {"NCCL_EXPORTER_NETWORK_TIMING", "0.02/0.5"},
+                                {"NCCL_EXPORTER_LABELS", "team=x,run=y"},
                                 {"NCCL_EXPORTER_TRACE", "0"}});
+  EXPECT_STREQ(options.labels, "team=x,run=y");
   EXPECT_FALSE(options.enable);
   EXPECT_STREQ(options.directory, "/somewhere");
   EXPECT_EQ(options.kernel_timing, KernelTiming::kOff);
   EXPECT_EQ(options.communicators, 4095u);
   EXPECT_EQ(options.retention_ns, 1'000'000'000u);
-  EXPECT_EQ(options.sampling, Sampling::kWindows);
-  EXPECT_EQ(options.sampling_duty_ppm, 250'000u);
-  EXPECT_EQ(options.sampling_period_ns, 500'000'000u);
-  EXPECT_EQ(options.sampling_learning_ns, 0u);
   EXPECT_EQ(options.network_share_ppm, 20'000u);
+  EXPECT_EQ(options.network_period_ns, 500'000'000u);
   EXPECT_FALSE(options.trace);
   EXPECT_EQ(Rejected(options), Names());
 }
@@ -81,11 +75,9 @@ TEST(Options, KeepTheDefaultAndNameTheVariableWhenAValueIsNotUnderstood) {
                                           {"NCCL_EXPORTER_KERNEL_TIMING", "sometimes"},
                                           {"NCCL_EXPORTER_COMMUNICATORS", "4096"},
                                           {"NCCL_EXPORTER_RETENTION_SECONDS", "-1"},
-                                          {"NCCL_EXPORTER_SAMPLING", "1.01"},
-                                          {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0"},
                                           {"NCCL_EXPORTER_NETWORK_TIMING", "0.0009"},
-                                          {"NCCL_EXPORTER_TRACE", "2"},
-                                          {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "1e3"}}) {
+                                          {"NCCL_EXPORTER_LABELS", "rank=7"},
+                                          {"NCCL_EXPORTER_TRACE", "2"}}) {
     const Options options = Read({{name, value}});
     EXPECT_EQ(Rejected(options), Names{name});
     EXPECT_TRUE(options.enable);
@@ -94,11 +86,13 @@ TEST(Options, KeepTheDefaultAndNameTheVariableWhenAValueIsNotUnderstood) {
     EXPECT_EQ(options.retention_ns, 300'000'000'000u);
   }
   for (const char* share :
-       {"0", "0.0001", ".", "1..", "0,5", "-1", "0.1 ", "0.1234567", "1000000000000000"}) {
-    EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", share}}).sampling, Sampling::kAlways) << share;
+       {"0", "0.0001", ".", "1..", "0,5", "-1", "0.1 ", "0.1234567", "1000000000000000", "1.01",
+        "/", "0.2/", "/2", "0.2/0", "0.2/0.09", "0.2/3601", "0.2/1e3", "0.2/2/2", "always/2"}) {
+    const Options options = Read({{"NCCL_EXPORTER_NETWORK_TIMING", share}});
+    EXPECT_EQ(options.network_share_ppm, 100'000u) << share;
+    EXPECT_EQ(options.network_period_ns, 2'000'000'000u) << share;
   }
-  EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", "1"}}).sampling_duty_ppm, 1'000'000u);
-  EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", "always"}}).sampling, Sampling::kAlways);
+  EXPECT_EQ(Read({{"NCCL_EXPORTER_NETWORK_TIMING", "1"}}).network_share_ppm, 1'000'000u);
   for (const char* number : {"0", "12x", "", " 5", "99999999999999999999", "0x10"}) {
     EXPECT_EQ(Read({{"NCCL_EXPORTER_COMMUNICATORS", number}}).communicators, 256u) << number;
   }
@@ -129,35 +123,12 @@ TEST(Options, TakeWordsForTheShareOfNetworkTiming) {
   EXPECT_EQ(Read({{"NCCL_EXPORTER_NETWORK_TIMING", "on"}}).network_share_ppm, 100'000u);
 }
 
-TEST(Options, CountPeersOnlyIfAskedForAndNoMoreThanATableHolds) {
-  EXPECT_EQ(Read({}).network_peers, 0u);
-  EXPECT_EQ(Read({{"NCCL_EXPORTER_NETWORK_PEERS", "31"}}).network_peers, 31u);
-  const Options options = Read({{"NCCL_EXPORTER_NETWORK_PEERS", "32"}});
-  EXPECT_EQ(options.network_peers, 0u);
-  EXPECT_EQ(Rejected(options), Names{"NCCL_EXPORTER_NETWORK_PEERS"});
-}
-
-TEST(Options, TakePhasesOnlyIfAskedFor) {
-  EXPECT_FALSE(Read({}).kernel_phases);
-  EXPECT_TRUE(Read({{"NCCL_EXPORTER_KERNEL_PHASES", "1"}}).kernel_phases);
-  const Options options = Read({{"NCCL_EXPORTER_KERNEL_PHASES", "yes"}});
-  EXPECT_FALSE(options.kernel_phases);
-  EXPECT_EQ(Rejected(options), Names{"NCCL_EXPORTER_KERNEL_PHASES"});
-}
-
-TEST(Options, TakeSamplingOffForKernelTimingOff) {
-  EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", "off"}}).kernel_timing, KernelTiming::kOff);
-  EXPECT_EQ(Read({{"NCCL_EXPORTER_SAMPLING", "off"}, {"NCCL_EXPORTER_KERNEL_TIMING", "on"}})
-                .kernel_timing,
-            KernelTiming::kOff);
-}
-
 TEST(Options, NameEveryVariableWhoseValueIsNotUnderstood) {
-  const Options options = Read({{"NCCL_EXPORTER_SAMPLING", "auto"},
+  const Options options = Read({{"NCCL_EXPORTER_KERNEL_TIMING", "never"},
                                 {"NCCL_EXPORTER_COMMUNICATORS", "many"},
                                 {"NCCL_EXPORTER_RETENTION_SECONDS", "60"}});
-  EXPECT_EQ(Rejected(options), (Names{"NCCL_EXPORTER_COMMUNICATORS", "NCCL_EXPORTER_SAMPLING"}));
-  EXPECT_EQ(options.sampling, Sampling::kAlways);
+  EXPECT_EQ(Rejected(options),
+            (Names{"NCCL_EXPORTER_KERNEL_TIMING", "NCCL_EXPORTER_COMMUNICATORS"}));
   EXPECT_EQ(options.retention_ns, 60'000'000'000u);
 }
 

@@ -28,14 +28,6 @@ uint16_t RandomSalt() {
   return salt != 0 ? salt : 1;
 }
 
-SamplerSet::Settings SamplingSettings(const Options& options) {
-  const uint64_t period_ns = options.sampling_period_ns;
-  return {.is_wanted = options.sampling != Sampling::kAlways,
-          .windows = {.period_ns = period_ns,
-                      .window_ns = period_ns / kWholeDutyPpm * options.sampling_duty_ppm},
-          .learning_ns = options.sampling_learning_ns};
-}
-
 void StoreMask(int* mask, const EventDecision& decision) {
   __atomic_store_n(mask, decision.policy.mask, __ATOMIC_RELAXED);
 }
@@ -79,7 +71,8 @@ Process* Process::Obtain() {
 }
 
 void Process::ClearInChild() {
-  if (Process* const instance = Get()) std::memset(static_cast<void*>(instance), 0, sizeof(Process));
+  if (Process* const instance = Get())
+    std::memset(static_cast<void*>(instance), 0, sizeof(Process));
 }
 
 // Start.
@@ -116,7 +109,6 @@ void Process::Start(const InitRequest& request) {
   pid_ = getpid();
   capturing_threads_.Open();
   host_announcements_.Open(ProcessEnvironment("CUDA_LAUNCH_BLOCKING"));
-  samplers_.Open(SamplingSettings(options_));
   network_timing_.Open(options_);
   const TraceFile trace =
       options_.trace ? MakeTraceFile(segment_.header()->start_monotonic_ns) : TraceFile{};
@@ -140,7 +132,7 @@ void Process::Start(const InitRequest& request) {
 // they cannot be told apart.
 void Process::OpenOverflow() {
   const uint32_t overflow = segment_.overflow_slot();
-  if (!communicators_.Prepare(segment_, overflow, false)) return;
+  if (!communicators_.Prepare(segment_, overflow)) return;
   layout::CommunicatorSlot* slot = segment_.slot(overflow);
   slot->timing_reason = static_cast<uint64_t>(TimingReason::kOverflow);
   StoreRelease(slot->state, layout::StateWord(1, layout::SlotState::kLive));
@@ -160,8 +152,7 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   NoteJob(request);
   const EventDecision& decision = decisions_.For(request, options_, mask);
   Loss why = Loss::kNoFreeCommunicatorSlot;
-  const bool takes_phases = (decision.policy.mask & abi::kKernelPhase) != 0;
-  const uint32_t slot = communicators_.Claim(segment_, options_.retention_ns, takes_phases, &why);
+  const uint32_t slot = communicators_.Claim(segment_, options_.retention_ns, &why);
   if (communicators_.IsOverflow(slot)) {
     CountLoss(why);
     *context = InitInOverflow(request, decision, mask);
@@ -183,11 +174,7 @@ void* Process::InitInOverflow(const InitRequest& request, const EventDecision& d
                               int* mask) {
   const bool is_overridden = mask_watch_.IsOverridden(mask, communicators_.overflow_slot());
   if (is_overridden) NoteMaskOverride(mask);
-  samplers_.NoteOverflow();
-  SamplingReason reason = SamplingReason::kOverflow;
-  const Sampler* sampler =
-      samplers_.Join(mask, decision.policy.mask, decision.policy.may_change_mask, &reason);
-  if (sampler == nullptr && !is_overridden) StoreMask(mask, decision);
+  if (!is_overridden) StoreMask(mask, decision);
   network_timing_.RestoreBit(mask);
   // The context carries the number of ranks, which the shared slot cannot.
   const uint64_t ranks = request.ranks > 0 ? static_cast<uint64_t>(request.ranks) : 0;
@@ -200,26 +187,19 @@ void* Process::InitInSlot(uint32_t slot, const InitRequest& request, const Event
   const EventPolicy& policy = decision.policy;
   const bool is_overridden = mask_watch_.IsOverridden(mask, communicators_.overflow_slot());
   if (is_overridden) NoteMaskOverride(mask);
-  SamplingReason reason = SamplingReason::kDefault;
-  Sampler* sampler = samplers_.Join(mask, policy.mask, policy.may_change_mask, &reason);
-  if (sampler == nullptr && !is_overridden) StoreMask(mask, decision);
+  if (!is_overridden) StoreMask(mask, decision);
   // Before API v4 the number of nodes is not known: such a communicator costs memory only.
   if (policy.may_time_network && request.nodes != 1) {
-    const int stored = policy.mask;
-    network_timing_.Join(*communicators_.InSlot(slot), mask,
-                         sampler != nullptr
-                             ? sampler->OwnMasks()
-                             : NetworkWindows::OwnMasks{stored, stored, stored, stored},
-                         segment_.slot(slot), segment_.header(), segment_.peers(slot));
+    network_timing_.Join(*communicators_.InSlot(slot), mask, policy.mask, segment_.slot(slot),
+                         segment_.header());
   }
   network_timing_.RestoreBit(mask);
   const Handle context = OpenSlot(slot, request, decision);
   if (is_overridden) {
     ShowMaskOverride(slot);
-  } else if (policy.is_mask_watched && sampler == nullptr) {
+  } else if (policy.is_mask_watched) {
     mask_watch_.Begin(slot, mask, policy.mask);
   }
-  samplers_.Add(communicators_.InSlot(slot)->call_groups(), segment_.slot(slot), sampler, reason);
   return context.Pointer();
 }
 
@@ -291,7 +271,6 @@ void Process::Finalize(void* context) {
   mask_watch_.End(index);
   communicator->Finalize();
   NetworkTiming::Leave(*communicator);
-  samplers_.Leave(communicator->call_groups());
   const uint64_t now_ns = NowNs();
   const uint64_t generation = communicators_.NoteFinalized(index, now_ns);
   layout::CommunicatorSlot* slot = segment_.slot(index);
@@ -319,13 +298,10 @@ void Process::LearnIdentity(uint32_t index, uint64_t communicator_id, int rank) 
   std::atomic_ref<uint64_t>(slot->has_identity).store(1, std::memory_order_release);
 }
 
-// Windows open before the operation's own network timing is decided.
+// Windows of network timing open before the operation's own is decided.
 uint64_t Process::ConsiderTrace(uint64_t call_ns, Communicator& communicator) {
-  const TraceSession::Windows windows = trace_.Take(call_ns);
-  if (windows.is_new) {
-    samplers_.KeepOpen(windows.of_kernels ? windows.until_realtime_ns : 0);
-    network_timing_.KeepOpen(windows.of_network ? windows.until_realtime_ns : 0);
-  }
+  if (const std::optional<uint64_t> until_realtime_ns = trace_.Take(call_ns))
+    network_timing_.KeepOpen(*until_realtime_ns);
   const uint64_t id = communicator.trace_lanes().communicator_id();
   switch (trace_.LevelOf(call_ns, id)) {
     case trace_ring::Level::kChannels:
@@ -333,7 +309,6 @@ uint64_t Process::ConsiderTrace(uint64_t call_ns, Communicator& communicator) {
     case trace_ring::Level::kSteps:
       return Handle::kChannelsFlag | Handle::kStepsFlag;
     case trace_ring::Level::kNone:
-    case trace_ring::Level::kWindows:
       break;
   }
   return 0;

@@ -3,8 +3,8 @@
 // NCCL's init and finalize open and close. Any thread; init and finalize take a lock, since NCCL
 // calls them for several communicators at once.
 //
-// The instance lives in memory that is cleared in a forked child, by the kernel (MADV_WIPEONFORK) or,
-// where it cannot, by libc's fork. It is never constructed:
+// The instance lives in memory that is cleared in a forked child, by the kernel (MADV_WIPEONFORK)
+// or, where it cannot, by libc's fork. It is never constructed:
 //   1. All zeros is its first state, and the state of each of its parts.
 //   2. A child finds salt 0, so no handle of the parent's fits (communicator_table.h), and the
 //      child writes nothing into the parent's segment.
@@ -28,7 +28,6 @@
 #include "plugin/mask_watch.h"
 #include "plugin/network_timing.h"
 #include "plugin/options.h"
-#include "plugin/sampling/sampler_set.h"
 #include "plugin/segment/segment.h"
 #include "plugin/trace/trace_session.h"
 
@@ -51,7 +50,6 @@ class Process {
   CallClock& call_clock() { return call_clock_; }
   CapturingThreads& capturing_threads() { return capturing_threads_; }
   HostAnnouncements& host_announcements() { return host_announcements_; }
-  SamplerSet& samplers() { return samplers_; }
   int pid() const { return pid_; }
 
   // What a trace records of an operation that is called at this time (CLOCK_MONOTONIC), as flags of
@@ -99,7 +97,6 @@ class Process {
   CallClock call_clock_;
   CapturingThreads capturing_threads_;
   HostAnnouncements host_announcements_;
-  SamplerSet samplers_;
   MaskWatch mask_watch_;
   NetworkTiming network_timing_;  // under the lock, but for windows that a trace keeps open
   Segment segment_;

@@ -61,16 +61,6 @@ inline constexpr std::array<FunctionTraits, kFunctionCount> kFunctions{{
 }};
 static_assert(IsInOrder(kFunctions));
 
-// Of a kernel over symmetric windows, by the numbers of NCCL's KernelPhase events.
-enum class KernelPhase : uint8_t { kInitialSync = 0, kCompute = 1, kFinalSync = 2, kCount };
-inline constexpr size_t kKernelPhaseCount = kCountOf<KernelPhase>;
-inline constexpr CodeTable<KernelPhase> kKernelPhases{{
-    {KernelPhase::kInitialSync, "initial_sync", "waits for the peers"},
-    {KernelPhase::kCompute, "compute", "transfers"},
-    {KernelPhase::kFinalSync, "final_sync", "synchronization at the end"},
-}};
-static_assert(IsInOrder(kKernelPhases));
-
 constexpr const FunctionTraits& TraitsOf(Function function) { return RowIn(kFunctions, function); }
 
 // The function that NCCL calls `name`; kOther for every other text.

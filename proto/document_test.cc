@@ -48,7 +48,6 @@ TEST(LayoutDocument, ShowsTheHeader) {
                   FIELD(SegmentHeader, retention_ns) + FIELD(SegmentHeader, plugin_version) +
                   FIELD(SegmentHeader, host_name) + FIELD(SegmentHeader, executable) +
                   FIELD(SegmentHeader, losses) + FIELD(SegmentHeader, rank_numbers_process) +
-                  FIELD(SegmentHeader, peer_table_bytes) +
                   FIELD(SegmentHeader, first_communicator) + FIELD(SegmentHeader, identity));
 }
 
@@ -63,13 +62,13 @@ TEST(LayoutDocument, ShowsTheCommunicatorSlot) {
           FIELD(CommunicatorSlot, gpu_index) + FIELD(CommunicatorSlot, created_realtime_ns) +
           FIELD(CommunicatorSlot, created_monotonic_ns) +
           FIELD(CommunicatorSlot, closed_monotonic_ns) + FIELD(CommunicatorSlot, has_identity) +
-          FIELD(CommunicatorSlot, sampling) + FIELD(CommunicatorSlot, name) +
-          FIELD(CommunicatorSlot, gpu_uuid) + FIELD(CommunicatorSlot, pci_bus_id) +
-          FIELD(CommunicatorSlot, drift_cause) + FIELD(CommunicatorSlot, probation_launches) +
-          FIELD(CommunicatorSlot, functions) + FIELD(CommunicatorSlot, in_flight) +
-          FIELD(CommunicatorSlot, completions) + FIELD(CommunicatorSlot, size_histograms) +
-          FIELD(CommunicatorSlot, network) + FIELD(CommunicatorSlot, global_rank) +
-          FIELD(CommunicatorSlot, local_rank) + FIELD(CommunicatorSlot, world_size));
+          FIELD(CommunicatorSlot, name) + FIELD(CommunicatorSlot, gpu_uuid) +
+          FIELD(CommunicatorSlot, pci_bus_id) + FIELD(CommunicatorSlot, drift_cause) +
+          FIELD(CommunicatorSlot, probation_launches) + FIELD(CommunicatorSlot, functions) +
+          FIELD(CommunicatorSlot, in_flight) + FIELD(CommunicatorSlot, completions) +
+          FIELD(CommunicatorSlot, size_histograms) + FIELD(CommunicatorSlot, network) +
+          FIELD(CommunicatorSlot, global_rank) + FIELD(CommunicatorSlot, local_rank) +
+          FIELD(CommunicatorSlot, world_size));
 }
 
 TEST(LayoutDocument, ShowsTheFunctionBlock) {
@@ -80,8 +79,8 @@ TEST(LayoutDocument, ShowsTheFunctionBlock) {
                   FIELD(FunctionBlock, timed.timed_operations) +
                   FIELD(FunctionBlock, timed.timed_bytes) + FIELD(FunctionBlock, timed.busy_ns) +
                   FIELD(FunctionBlock, completed) + FIELD(FunctionBlock, last_completion_ns) +
-                  FIELD(FunctionBlock, bandwidth_sum_kib) + FIELD(FunctionBlock, phase_ns) +
-                  FIELD(FunctionBlock, duration) + FIELD(FunctionBlock, bandwidth));
+                  FIELD(FunctionBlock, bandwidth_sum_kib) + FIELD(FunctionBlock, duration) +
+                  FIELD(FunctionBlock, bandwidth));
   ExpectTable("proto/README.md",
               kHead + FIELD(SizeHistogram, owner) + FIELD(SizeHistogram, duration));
 }
@@ -92,8 +91,6 @@ TEST(LayoutDocument, ShowsTheNetworkBlock) {
   ExpectTable("proto/README.md", kHead + FIELD(NetworkDirectionBlock, wait_ns) +
                                      FIELD(NetworkDirectionBlock, bytes) +
                                      FIELD(NetworkDirectionBlock, operations));
-  ExpectTable("proto/README.md",
-              kHead + FIELD(NetworkPeerBlock, number) + FIELD(NetworkPeerBlock, directions));
 }
 
 TEST(LayoutDocument, ShowsTheRings) {
@@ -174,13 +171,10 @@ TEST(CodeDocument, ListsEveryStateOfASlot) {
       }});
 }
 
-TEST(CodeDocument, ListsTheCodesOfTimingAndSampling) {
+TEST(CodeDocument, ListsTheCodesOfTiming) {
   ExpectCodes("Timing source (`TimingSource`)", kTimingSources);
   ExpectCodes("Timing reason (`TimingReason`)", kTimingReasons);
   ExpectCodes("Cause of drift (`DriftCause`)", kDriftCauses);
-  ExpectCodes("State of sampling (`SamplingState`)", kSamplingStates);
-  ExpectCodes("Reason of sampling (`SamplingReason`)", kSamplingReasons);
-  ExpectCodes("Phase of a kernel (`KernelPhase`)", kKernelPhases);
   ExpectCodes("State of network time (`NetworkState`)", kNetworkStates);
   ExpectCodes("Direction of network time (`NetworkDirection`)", kNetworkDirections);
 }

@@ -125,7 +125,7 @@ inline constexpr std::array<LossTraits, kLossCount> kLosses{{
      "time stamps of an unknown NCCL release, dropped before enough launches agreed with the CPU's "
      "clock"},
     {Loss::kPhaseMismatch, LossKind::kUnmatched, "phase_mismatch",
-     "phases of a kernel that do not fit the times of its channels: left out"},
+     "phases of a kernel that do not fit the times of its channels (plugins up to 1.7): left out"},
     {Loss::kNetworkFull, LossKind::kDropped, "network_full",
      "proxy operation whose steps were not timed: too many of its communicator had steps"},
     {Loss::kNetworkIncomplete, LossKind::kDropped, "network_incomplete",

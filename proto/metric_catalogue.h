@@ -51,7 +51,6 @@ enum class Metric : uint8_t {
   kCollectiveBusBytes,
   kCollectiveDuration,
   kCollectiveBusBandwidth,
-  kCollectivePhaseSeconds,
   kSendOperations,
   kSendBytes,
   kSendTimedOperations,
@@ -65,8 +64,6 @@ enum class Metric : uint8_t {
   kNetworkWaitSeconds,
   kNetworkTimedBytes,
   kNetworkTimedOperations,
-  kNetworkPeerWaitSeconds,
-  kNetworkPeerTimedBytes,
   kArrivalLateness,
   kLastArrivals,
   kComparedOperations,
@@ -99,7 +96,6 @@ enum class Metric : uint8_t {
   kUnseenOperations,
   kLastProgress,
   kCommunicatorRanks,
-  kTimingDuty,
   kCommunicatorInfo,
   kRankInfo,
   kProcessHalted,
@@ -124,7 +120,6 @@ enum class Metric : uint8_t {
   kArrivalMatching,
   kFindings,
   kUnmeasuredProcesses,
-  kStateErrors,
   kSeriesDropped,
   kScrapeDuration,
   kRequestsRefused,
@@ -171,7 +166,7 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "Message bytes of the operations, as nccl-tests defines the message size."},
     {Metric::kCollectiveTimedOperations, "nccl_collective_timed_operations_total",
      MetricType::kCounter, "", LabelScope::kCommunicator, "collective,size",
-     "Operations with a measured duration; under sampling, those in its windows."},
+     "Operations with a measured duration."},
     {Metric::kCollectiveBusySeconds, "nccl_collective_busy_seconds_total", MetricType::kCounter,
      "seconds", LabelScope::kCommunicator, "collective,size",
      "Sum of the measured durations; operations of one launch share its time by their bytes."},
@@ -186,11 +181,6 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kCollectiveBusBandwidth, "nccl_collective_bus_bandwidth_bytes_per_second",
      MetricType::kHistogram, "bytes_per_second", LabelScope::kCommunicator, "collective",
      "Bus bandwidth of timed operations of 1 MiB and more that were the only one of their launch."},
-    {Metric::kCollectivePhaseSeconds, "nccl_collective_phase_seconds_total", MetricType::kCounter,
-     "seconds", LabelScope::kCommunicator, "collective,phase",
-     "Time of kernels over symmetric windows, mean of their channels, by phase: initial_sync "
-     "(waits for the peers), "
-     "compute (transfers), final_sync; absent without NCCL_EXPORTER_KERNEL_PHASES=1."},
     {Metric::kSendOperations, "nccl_p2p_send_operations_total", MetricType::kCounter, "",
      LabelScope::kCommunicator, "", "Sends submitted to the GPU, graph replays included."},
     {Metric::kSendBytes, "nccl_p2p_send_bytes_total", MetricType::kCounter, "bytes",
@@ -227,13 +217,6 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "", LabelScope::kCommunicator, "direction",
      "Network operations whose steps were all timed: one channel of an operation, to or from one "
      "peer."},
-    {Metric::kNetworkPeerWaitSeconds, "nccl_network_peer_wait_seconds_total", MetricType::kCounter,
-     "seconds", LabelScope::kCommunicator, "peer,direction,state",
-     "nccl_network_wait_seconds_total by peer, a rank of the communicator, or other: the peers "
-     "beyond NCCL_EXPORTER_NETWORK_PEERS."},
-    {Metric::kNetworkPeerTimedBytes, "nccl_network_peer_timed_bytes_total", MetricType::kCounter,
-     "bytes", LabelScope::kCommunicator, "peer,direction",
-     "nccl_network_timed_bytes_total by peer."},
     {Metric::kArrivalLateness, "nccl_collective_arrival_lateness_seconds_total",
      MetricType::kCounter, "seconds", LabelScope::kCommunicator, "",
      "Start of the rank's kernel minus that of the first rank on the node, summed over compared "
@@ -379,17 +362,11 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "not "
      "report it (v1 to v3).",
      MetricPart::kAlerts},
-    {Metric::kTimingDuty, "nccl_rank_timing_duty_ratio", MetricType::kGauge, "",
-     LabelScope::kCommunicator, "",
-     "Share of wall time in which operations are timed: 1 is always, 0 is never, values between "
-     "are windows."},
     {Metric::kCommunicatorInfo, "nccl_communicator_info", MetricType::kInfo, "",
      LabelScope::kCommunicator, "nnodes,nccl_version,api_version",
      "The communicator as this rank sees it."},
     {Metric::kRankInfo, "nccl_rank_info", MetricType::kInfo, "", LabelScope::kCommunicator,
-     "gpu_uuid,pci_bus_id,local_rank,hostname,pid,timing_source,timing_reason,sampling,sampling_"
-     "reason,"
-     "plugin_version,...",
+     "gpu_uuid,pci_bus_id,local_rank,hostname,pid,timing_source,timing_reason,plugin_version,...",
      "The rank: GPU, process, source of its durations, and further identity labels. Joins with "
      "DCGM by gpu_uuid.",
      MetricPart::kAlerts},
@@ -477,10 +454,6 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      LabelScope::kDaemon, "",
      "Processes with NCCL and a GPU that have no segment: without the plugin, or before their "
      "first communicator. Absent where the daemon may not look at all processes of the node."},
-    {Metric::kStateErrors, "nccl_exporter_state_errors_total", MetricType::kCounter, "",
-     LabelScope::kDaemon, "reason",
-     "Reads and writes of the file of --state.dir that failed, by reason; absent without the "
-     "flag."},
     {Metric::kSeriesDropped, "nccl_exporter_series_dropped_total", MetricType::kCounter, "",
      LabelScope::kDaemon, "uid,reason",
      "Series above the limit that scrapes lack, by user and reason; uid=\"other\": users beyond "

@@ -7,11 +7,11 @@
 //   ...                     ...
 //   offset 8192 + n*stride  CommunicatorSlot n         the last one is the overflow slot:
 //                                                      communicators without a slot
-//   offset file_bytes       NetworkPeerTable 0         only if the job has asked for peers (1.5):
-//   ...                     ...                        one for each slot, peer_table_bytes apart
+// A file may be longer than file_bytes: plugins with layout 1.5 to 1.7 could put further tables
+// there.
 //
 // The file is sparse. The header and the overflow slot are reserved (fallocate) at creation, every
-// other slot when it is claimed, with its table of peers; a slot that is not reserved reads as
+// other slot when it is claimed; a slot that is not reserved reads as
 // zeros, which is state kFree.
 // Slots are claimed from the first one on: behind one in state kFree no other but the overflow slot
 // is in use.
@@ -45,9 +45,6 @@
 //                      operation at its end. A reader may see some words of an operation and not
 //                      yet the others. Words only ever grow within a generation, but for
 //                      `share_ppm`, which is written before the state Live.
-//   peers              of a slot's table: `number` is stored once in a generation, with release,
-//                      when a peer is first met. Counts as in slot.network, after that. They are
-//                      zeroed with the slot.
 //   slot.in_flight     word `ticket` is stored last with release when an entry is taken, and set to
 //                      0 when it is given back.
 //   slot.completions   word `ticket` is set to 0, the entry written, `ticket` stored with release.
@@ -95,9 +92,6 @@ inline constexpr uint64_t kSlotLimitBytes = 131072;  // shared memory that one c
 // Pairs of function and size class of one communicator that have a histogram of their own: as many
 // as fit into kSlotLimitBytes, more than which the readers of 1.0 to 1.2 refuse. Jobs use 4 to 10.
 inline constexpr int kSizeHistograms = 11;
-// Blocks of a table of peers, which make a page: the first has those without a block of their own.
-inline constexpr int kNetworkPeerBlocks = 32;
-inline constexpr uint64_t kPeerTableLimitBytes = 65536;  // shared memory that a table may take
 
 struct IdentityPair {
   char key[32];    // name of an environment variable from the plugin's allow-list
@@ -110,7 +104,7 @@ struct alignas(4096) SegmentHeader {
   uint64_t header_bytes;  // sizeof(SegmentHeader) of the writer
   uint64_t slot_bytes;    // stride of the slots
   uint64_t slot_count;    // the overflow slot included, which is the last
-  uint64_t file_bytes;    // header_bytes + slot_count * slot_bytes; tables of peers lie behind
+  uint64_t file_bytes;    // header_bytes + slot_count * slot_bytes; the file may be longer
   uint64_t pid;           // in the writer's own PID namespace: for display, never for liveness
   uint64_t uid;
   uint64_t start_realtime_ns;   // when the segment was created: the two clocks read together
@@ -123,7 +117,7 @@ struct alignas(4096) SegmentHeader {
   alignas(64) AtomicU64 losses[kLossWords];  // indexed by Loss
   AtomicU64 rank_numbers_process;  // 1, and then for good: RANK and its kin number the process, not
                                    // a rank (1.2)
-  uint64_t peer_table_bytes;       // stride of the tables of peers; 0: there are none (1.5)
+  uint64_t reserved_1_5;           // not 0 in some files of 1.5 to 1.7
   AtomicU64 first_communicator;    // id of the first with more than one rank; 0: none yet (1.7)
   alignas(4096) IdentityPair identity[kIdentityPairs];
 };
@@ -138,14 +132,8 @@ constexpr uint64_t StateWord(uint64_t generation, SlotState state) {
 constexpr SlotState StateOf(uint64_t word) { return static_cast<SlotState>(word & 0xff); }
 constexpr uint64_t GenerationOf(uint64_t word) { return word >> 8; }
 
-// The sampling word: duty in millionths << 32 | SamplingReason << 8 | SamplingState.
-constexpr uint64_t SamplingWord(SamplingState state, SamplingReason reason, uint32_t duty_ppm) {
-  return uint64_t{duty_ppm} << 32 | uint64_t{static_cast<uint8_t>(reason)} << 8 |
-         static_cast<uint64_t>(state);
-}
-
-// In the function word of an operation in flight: it was called outside of a window, and without
-// parts no event shows when it is complete (1.1).
+// In the function word of an operation in flight: it is not timed, and without parts no event shows
+// when it is complete (1.1).
 inline constexpr uint64_t kUntimedFlag = 1 << 8;
 
 // Counters of one function on one communicator.
@@ -171,9 +159,7 @@ struct alignas(64) FunctionBlock {
   AtomicU64 last_completion_ns;  // CLOCK_MONOTONIC of the latest completion
   AtomicU64 bandwidth_sum_kib;   // sum of the bandwidth histogram's values, in KiB/s, each rounded
                                  // to the nearest
-  AtomicU64 phase_ns[kKernelPhaseCount];  // sums of the phases of timed operations, means of their
-                                          // channels (1.2)
-  AtomicU64 reserved_completion[2];
+  AtomicU64 reserved_completion[5];  // the first three are not 0 in some files of 1.2 to 1.7
   AtomicU64
       duration[(DurationBuckets::kCount + 7) / 8 * 8];  // indexed by DurationBuckets::IndexOf(ns)
   AtomicU64 bandwidth[(BandwidthBuckets::kCount + 7) / 8 *
@@ -234,20 +220,6 @@ struct alignas(64) NetworkBlock {
 };
 static_assert(sizeof(NetworkBlock) == 128);
 
-// The part of a NetworkBlock that belongs to one peer (1.5).
-struct NetworkPeerBlock {
-  AtomicU64 number;  // 1 + its rank in the communicator; 0: not in use, or the first block
-  AtomicU64 reserved[3];
-  NetworkDirectionBlock directions[kNetworkDirectionCount];  // indexed by NetworkDirection
-};
-static_assert(sizeof(NetworkPeerBlock) == 128);
-
-struct alignas(4096) NetworkPeerTable {
-  // The first: peers that have no block of their own. Others: in the order in which they were met.
-  NetworkPeerBlock blocks[kNetworkPeerBlocks];
-};
-static_assert(sizeof(NetworkPeerTable) == 4096);
-
 struct alignas(4096) CommunicatorSlot {
   AtomicU64 state;
   uint64_t communicator_id;  // NCCL's commHash or commId: the same on all ranks
@@ -263,14 +235,14 @@ struct alignas(4096) CommunicatorSlot {
   uint64_t created_realtime_ns;
   uint64_t created_monotonic_ns;
   AtomicU64 closed_monotonic_ns;  // 0: not finalized
-  uint64_t has_identity;  // 0: communicator_id and rank are not known yet (API v1 to v3 have them
-                          // in the first operation)
-  AtomicU64 sampling;   // SamplingWord: written at init and when the state changes (1.1; before: 0)
-  char name[128];       // user's name of the communicator, or empty
-  char gpu_uuid[64];    // "GPU-xxxxxxxx-xxxx-...", or empty
-  char pci_bus_id[48];  // "0000:3b:00.0", or empty; before 1.2 it had 64 bytes, of which the last
-                        // 16 were NUL
-  AtomicU64 drift_cause;         // DriftCause: the first (1.2)
+  uint64_t has_identity;   // 0: communicator_id and rank are not known yet (API v1 to v3 have them
+                           // in the first operation)
+  AtomicU64 reserved_1_1;  // not 0 in files of 1.1 to 1.7
+  char name[128];          // user's name of the communicator, or empty
+  char gpu_uuid[64];       // "GPU-xxxxxxxx-xxxx-...", or empty
+  char pci_bus_id[48];    // "0000:3b:00.0", or empty; before 1.2 it had 64 bytes, of which the last
+                          // 16 were NUL
+  AtomicU64 drift_cause;  // DriftCause: the first (1.2)
   AtomicU64 probation_launches;  // that have yet to agree with the CPU's clock before kernel times
                                  // are believed (1.2)
   alignas(64) FunctionBlock functions[kFunctionCount];

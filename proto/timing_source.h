@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sources of durations, and reasons of timing and sampling, as the segment has them. Append only.
+// Sources of durations, and reasons of timing, as the segment has them. Append only.
 #pragma once
 
 #include <array>
@@ -54,7 +54,8 @@ inline constexpr CodeTable<TimingReason> kTimingReasons{{
     {TimingReason::kApiTooOld, "api_too_old",
      "profiler API v1 and v2 have no kernel events; those of 2.26 have no time"},
     {TimingReason::kReleaseUnsound, "release_unsound",
-     "2.31.0 to 2.31.2: 4 to 13 % cost, drifting time stamps; 2.27: no large AlltoAll; on Arm before "
+     "2.31.0 to 2.31.2: 4 to 13 % cost, drifting time stamps; 2.27: no large AlltoAll; on Arm "
+     "before "
      "2.29.3: NCCL can deadlock"},
     {TimingReason::kReleaseUnknown, "release_unknown", "the NCCL version is not known"},
     {TimingReason::kSharedMemoryLow, "shared_memory_low",
@@ -66,7 +67,7 @@ inline constexpr CodeTable<TimingReason> kTimingReasons{{
     {TimingReason::kCpusLow, "cpus_low",
      "fewer than two CPUs per local rank, for NCCL's progress thread and the training thread"},
     {TimingReason::kSamplingFrozen, "sampling_frozen",
-     "windows of kernel timing ended outside of a window; the sampling reason says why"},
+     "windows of kernel timing (plugins up to 1.7) ended outside of a window"},
     {TimingReason::kMaskOverride, "mask_override",
      "another program changed NCCL's event mask, as NCCL's RAS client does"},
     {TimingReason::kRegistrationEnabled, "registration_enabled",
@@ -108,50 +109,7 @@ inline constexpr CodeTable<DriftCause> kDriftCauses{{
 }};
 static_assert(IsInOrder(kDriftCauses));
 
-// Whether all operations are timed or those in windows of time (label `sampling`).
-enum class SamplingState : uint8_t { kNone, kLearning, kWindows, kFrozen, kCount };
-inline constexpr CodeTable<SamplingState> kSamplingStates{{
-    {SamplingState::kNone, "none", "no windows: the timing source applies all the time"},
-    {SamplingState::kLearning, "learning",
-     "all operations are timed while the plugin watches the process"},
-    {SamplingState::kWindows, "windows", "operations are timed in windows"},
-    {SamplingState::kFrozen, "frozen",
-     "windows are not possible, or have ended; the sampling reason says why"},
-}};
-static_assert(IsInOrder(kSamplingStates));
-constexpr std::string_view NameOf(SamplingState state) {
-  return RowIn(kSamplingStates, state).name;
-}
-
-// Why (label `sampling_reason`).
-enum class SamplingReason : uint8_t {
-  kDefault,
-  kConfigured,
-  kRelease,
-  kPointToPoint,
-  kGraph,
-  kTooManyLibraries,
-  kOverflow,
-  kThreads,
-  kCount
-};
-inline constexpr CodeTable<SamplingReason> kSamplingReasons{{
-    {SamplingReason::kDefault, "default", "windows as requested"},
-    {SamplingReason::kConfigured, "configured", "NCCL_EXPORTER_SAMPLING asks for no windows"},
-    {SamplingReason::kRelease, "release", "NCCL other than 2.28 to 2.30, or no kernel timing"},
-    {SamplingReason::kPointToPoint, "point_to_point", "the process sends and receives"},
-    {SamplingReason::kGraph, "graph", "the process captures graphs"},
-    {SamplingReason::kTooManyLibraries, "too_many_libraries",
-     "more copies of libnccl in the process than the plugin can follow"},
-    {SamplingReason::kOverflow, "overflow", "some communicators have no slot"},
-    {SamplingReason::kThreads, "threads", "threads call NCCL at the same time"},
-}};
-static_assert(IsInOrder(kSamplingReasons));
-constexpr std::string_view NameOf(SamplingReason reason) {
-  return RowIn(kSamplingReasons, reason).name;
-}
-
-// A duty of 1.
+// All of the time, in millionths.
 inline constexpr uint32_t kWholeDutyPpm = 1'000'000;
 
 }  // namespace nccl_exporter

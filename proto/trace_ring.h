@@ -62,9 +62,8 @@ inline constexpr uint64_t kMostSlots = 4096;  // as in a segment
 
 enum class Level : uint64_t {
   kNone = 0,      // ends the request before
-  kWindows = 1,   // windows of kernel and network timing stay open until the end; no records
-  kChannels = 2,  // the same, but for the network's, with operations and kernel channels
-  kSteps = 3,     // both windows, and steps of network operations too
+  kChannels = 2,  // operations and kernel channels
+  kSteps = 3,     // steps of network operations too: windows of network timing stay open
 };
 
 enum class Answer : uint64_t {

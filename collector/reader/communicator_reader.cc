@@ -68,11 +68,6 @@ void DescribeIdentity(const layout::CommunicatorSlot& slot, const Moment& now,
   communicator.timing_reason = EnumOr(slot.timing_reason, TimingReason::kDefault);
   communicator.drift_cause = EnumOr(Load(slot.drift_cause), DriftCause::kNone);
   communicator.probation_launches = Load(slot.probation_launches);
-  const uint64_t sampling = Load(slot.sampling);
-  communicator.sampling_state = EnumOr(sampling & 0xff, SamplingState::kNone);
-  communicator.sampling_reason = EnumOr(sampling >> 8 & 0xff, SamplingReason::kDefault);
-  communicator.sampling_duty_ppm =
-      static_cast<uint32_t>(std::min<uint64_t>(sampling >> 32, kWholeDutyPpm));
   communicator.gpu_index = IndexOf(slot.gpu_index, kMaxGpuIndex);
   communicator.gpu_uuid = TextOf(slot.gpu_uuid);
   communicator.pci_bus_id = TextOf(slot.pci_bus_id);
@@ -148,7 +143,6 @@ void DescribeFunction(const layout::FunctionBlock& block, uint64_t operations,
   LoadAll(block.duration, function.duration);
   LoadAll(block.bandwidth, function.bandwidth);
   function.bandwidth_sum_kib = Load(block.bandwidth_sum_kib);
-  LoadAll(block.phase_ns, function.phase_ns);
 }
 
 // The histogram's function and size class; nothing if it is not in use.
@@ -252,9 +246,8 @@ bool AnyIsTimed(const CommunicatorSnapshot& communicator) {
 // Whether parts of an operation were reported that is in flight or was one of the latest: its entry
 // keeps them until the next operation takes it. Proxy operations leave no other trace.
 bool AnyHasParts(const layout::CommunicatorSlot& slot) {
-  return std::ranges::any_of(slot.in_flight, [](const layout::InFlightEntry& entry) {
-    return Load(entry.parts) != 0;
-  });
+  return std::ranges::any_of(
+      slot.in_flight, [](const layout::InFlightEntry& entry) { return Load(entry.parts) != 0; });
 }
 
 void DescribeInFlight(const layout::CommunicatorSlot& slot, const Moment& now,
@@ -342,29 +335,6 @@ void DescribeNetwork(const layout::CommunicatorSlot& slot, uint32_t minor,
   communicator.network = CountsOf(block.directions);
   if (minor >= kMinorOfNetworkTimedBytes)
     communicator.network_bus_bytes = NetworkBusBytesOf(slot, communicator);
-}
-
-// A peer that is no rank of the communicator is one of the others.
-void DescribePeers(const layout::NetworkPeerTable& table, CommunicatorSnapshot& communicator) {
-  std::vector<PeerNetworkCounts>& peers = communicator.network_peers;
-  const uint64_t ranks =
-      communicator.ranks != 0 ? std::min<uint64_t>(communicator.ranks, INT_MAX) : uint64_t{INT_MAX};
-  for (size_t i = 0; i < std::size(table.blocks); ++i) {
-    const uint64_t number = Load(table.blocks[i].number);
-    const NetworkCounts counts = CountsOf(table.blocks[i].directions);
-    if ((i != 0 && number == 0) || !counts.HasAny()) continue;
-    const int peer =
-        i != 0 && number <= ranks ? static_cast<int>(number - 1) : PeerNetworkCounts::kOthers;
-    const auto known = std::ranges::find(peers, peer, &PeerNetworkCounts::peer);
-    if (known != peers.end()) {
-      known->counts += counts;
-    } else {
-      peers.push_back({.peer = peer, .counts = counts});
-    }
-  }
-  std::ranges::sort(peers, {}, [](const PeerNetworkCounts& one) {
-    return static_cast<unsigned>(one.peer);  // the others last
-  });
 }
 
 bool HasCounts(const layout::CommunicatorSlot& slot) {

@@ -36,9 +36,6 @@ void SplitDurations(const layout::CommunicatorSlot& slot, CommunicatorSnapshot& 
 void DescribeNetwork(const layout::CommunicatorSlot& slot, uint32_t minor,
                      CommunicatorSnapshot& communicator);
 
-// Fills `network_peers`.
-void DescribePeers(const layout::NetworkPeerTable& table, CommunicatorSnapshot& communicator);
-
 // Whether anything was ever counted in the slot.
 bool HasCounts(const layout::CommunicatorSlot& slot);
 

@@ -20,7 +20,7 @@ struct OperationParts {
   uint32_t announced = 0;
   uint32_t done = 0;
   uint64_t quiet_ns = 0;  // since the latest event of a part; 0 if there was none
-  // Called outside of a sampling window: only proxy operations report its completion.
+  // Not timed: only proxy operations report its completion.
   bool is_untimed = false;
 };
 

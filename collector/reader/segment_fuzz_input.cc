@@ -83,23 +83,7 @@ void CheckFunction(const FunctionSnapshot& function) {
 // Operations in flight are a lower bound: others may be unknown.
 bool IsObservable(TimingSource source) { return source != TimingSource::kNone; }
 
-void CheckPeers(const CommunicatorSnapshot& communicator) {
-  Require(communicator.network_peers.size() <= layout::kNetworkPeerBlocks,
-          "there are no more peers than a table holds");
-  Require(communicator.network || communicator.network_peers.empty(),
-          "who is not timed has no peers");
-  std::set<int> peers;
-  for (const auto& [peer, counts] : communicator.network_peers) {
-    Require(peer == PeerNetworkCounts::kOthers || communicator.ranks == 0 ||
-                (peer >= 0 && static_cast<uint64_t>(peer) < communicator.ranks),
-            "a peer is a rank, or one of the others");
-    Require(peer >= PeerNetworkCounts::kOthers && peers.insert(peer).second,
-            "each peer is there once");
-  }
-}
-
 void CheckCommunicator(const CommunicatorSnapshot& communicator) {
-  CheckPeers(communicator);
   CheckText(communicator.name, 128);
   CheckText(communicator.gpu_uuid, 64);
   CheckText(communicator.pci_bus_id, 64);
@@ -118,11 +102,6 @@ void CheckCommunicator(const CommunicatorSnapshot& communicator) {
           "the timing source is one of the vocabulary");
   Require(communicator.timing_reason < TimingReason::kCount,
           "the timing reason is one of the vocabulary");
-  Require(communicator.sampling_state < SamplingState::kCount,
-          "the sampling state is one of the vocabulary");
-  Require(communicator.sampling_reason < SamplingReason::kCount,
-          "the sampling reason is one of the vocabulary");
-  Require(communicator.sampling_duty_ppm <= kWholeDutyPpm, "a duty is at most 1");
   Require(communicator.api_version >= 0 && communicator.nccl_version >= 0,
           "versions are not negative");
   Require(communicator.gpu_index >= -1, "a GPU has an index or none is known");

@@ -89,18 +89,6 @@ void WriteAll(const std::filesystem::path& directory) {
   later_minor.Put(0, CommunicatorV1{.name = "later"});
   later_minor.Publish();
   Write(directory / "later_minor", later_minor.bytes());
-  SegmentWriterV1 peers(2, SegmentWriterV1::kHeaderBytes, SegmentWriterV1::kSlotBytesOf13);
-  peers.AddPeerTables();
-  peers.Put(AProcess());
-  peers.Put(0, CommunicatorV1{.ranks = 8});
-  peers.PutWord(SegmentWriterV1::NetworkShareAt(peers.SlotAt(0)), 100'000);
-  for (size_t block = 0; block < 32; ++block) {
-    const size_t at = peers.PeerAt(0, block);
-    peers.PutWord(at, block % 5 == 4 ? ~uint64_t{0} : block % 7);
-    for (size_t word = 4; word < 16; ++word) peers.PutWord(at + word * 8, block * word);
-  }
-  peers.Publish();
-  Write(directory / "peers", peers.bytes());
 }
 
 }  // namespace

@@ -154,7 +154,7 @@ class SegmentReading {
   Copy CopySlot(uint32_t slot) {
     if (!slot_) slot_ = std::make_unique<CommunicatorSlot>();
     if (!CopyAll(OffsetOf(slot), BytesOf(*slot_, kSlotBytesRead)) || !DropChangedEntries(slot) ||
-        !CopySizeHistograms(slot) || !CopyNetwork(slot) || !CopyPeers(slot))
+        !CopySizeHistograms(slot) || !CopyNetwork(slot))
       return Copy::kFailed;
     layout::AtomicU64 state_after{0};
     if (!CopyAll(OffsetOf(slot), BytesOf(state_after))) return Copy::kFailed;
@@ -219,17 +219,6 @@ class SegmentReading {
         std::as_writable_bytes(std::span(slot_.get(), 1)).subspan(kBegin, kEnd - kBegin));
   }
 
-  // Of a communicator whose network operations are timed.
-  bool HasPeers() const {
-    return HasNetwork() && directory_.peer_table_bytes != 0 &&
-           slot_->network.share_ppm.load(std::memory_order_relaxed) != 0;
-  }
-  bool CopyPeers(uint32_t slot) {
-    if (!HasPeers()) return true;
-    if (!peers_) peers_ = std::make_unique<layout::NetworkPeerTable>();
-    return CopyAll(directory_.OffsetOfPeers(slot), BytesOf(*peers_));
-  }
-
   // Whether the copied slot is served. A finalized communicator is, for the retention time.
   bool IsServed(uint32_t slot) {
     if (IsOverflow(slot)) return HasCounts(*slot_);
@@ -267,7 +256,6 @@ class SegmentReading {
     CommunicatorSnapshot& communicator = read.communicator;
     if (HasSizeHistograms()) SplitDurations(*slot_, communicator);
     if (HasNetwork()) DescribeNetwork(*slot_, directory_.minor, communicator);
-    if (HasPeers()) DescribePeers(*peers_, communicator);
     if (!IsOverflow(slot) && !directory_.rank_numbers_process)
       communicator.numbers = HasNumbers() ? NumbersOf(*slot_) : NumbersOf(*result_.process);
     if (communicator.last_progress_monotonic_ns != 0)
@@ -323,15 +311,13 @@ class SegmentReading {
   SegmentRead result_;
   std::unique_ptr<CommunicatorSlot> slot_;  // kept from slot to slot; about 100 KiB
   std::unique_ptr<Entries> entries_after_;
-  std::unique_ptr<layout::NetworkPeerTable> peers_;
 };
 
 }  // namespace
 
 // The memory of a communicator, in communicators of the usual size.
 uint64_t RoomOf(const CommunicatorSnapshot& communicator) {
-  uint64_t bytes = communicator.in_flight.size() * sizeof(InFlightOperation) +
-                   communicator.network_peers.size() * sizeof(PeerNetworkCounts);
+  uint64_t bytes = communicator.in_flight.size() * sizeof(InFlightOperation);
   for (size_t i = 0; i < kFunctionCount; ++i) {
     if (!communicator.functions.IsInUse(i)) continue;
     bytes += sizeof(FunctionSnapshot) + BytesOfDurationsBySize(communicator.functions[i]);

@@ -51,15 +51,9 @@ std::optional<SegmentFault> FindGeometryFault(const layout::SegmentHeader& heade
   }
   if (header.identity_count > layout::kIdentityPairs)
     return fault("identity_count", header.identity_count);
-  if (header.peer_table_bytes != 0 && (header.peer_table_bytes < sizeof(layout::NetworkPeerTable) ||
-                                       header.peer_table_bytes > layout::kPeerTableLimitBytes ||
-                                       header.peer_table_bytes % sizeof(uint64_t) != 0)) {
-    return fault("peer_table_bytes", header.peer_table_bytes);
-  }
-  const uint64_t all_bytes = header.file_bytes + header.slot_count * header.peer_table_bytes;
-  if (file_bytes < all_bytes) {
+  if (file_bytes < header.file_bytes) {
     return Fault(SegmentError::kTruncated, "the file has " + std::to_string(file_bytes) + " of " +
-                                               std::to_string(all_bytes) + " bytes");
+                                               std::to_string(header.file_bytes) + " bytes");
   }
   return std::nullopt;
 }
@@ -135,7 +129,6 @@ bool ReadHeader(const SegmentSource& source, SlotDirectory& directory) {
   directory.header_bytes = header->header_bytes;
   directory.slot_bytes = header->slot_bytes;
   directory.slot_count = static_cast<uint32_t>(header->slot_count);
-  directory.peer_table_bytes = header->peer_table_bytes;
   return true;
 }
 

@@ -45,16 +45,11 @@ struct SlotDirectory {
   bool rank_numbers_process = false;  // see layout::SegmentHeader
   uint64_t header_bytes = 0;
   uint64_t slot_bytes = 0;
-  uint32_t slot_count = 0;        // with the overflow slot, which is the last
-  uint64_t peer_table_bytes = 0;  // stride of the tables of peers; 0: there are none
+  uint32_t slot_count = 0;  // with the overflow slot, which is the last
   // From the first slot to the last that was ever claimed, without the overflow slot.
   std::vector<SlotHead> heads;
 
   uint64_t OffsetOf(uint32_t slot) const { return header_bytes + slot * slot_bytes; }
-  // If there are any.
-  uint64_t OffsetOfPeers(uint32_t slot) const {
-    return OffsetOf(slot_count) + slot * peer_table_bytes;
-  }
   uint32_t overflow_slot() const { return slot_count - 1; }
 };
 

@@ -113,13 +113,6 @@ void SegmentWriterV1::Put(size_t slot, size_t index, const SizeHistogramV1& hist
     PutWord(at + 48 + 8 * i, histogram.duration[i]);
 }
 
-void SegmentWriterV1::AddPeerTables(size_t table_bytes) {
-  peers_at_ = bytes_.size();
-  peer_table_bytes_ = table_bytes;
-  bytes_.resize(peers_at_ + (peers_at_ - header_bytes_) / slot_bytes_ * table_bytes);
-  PutWord(kPeerTableBytesField, table_bytes);
-}
-
 void SegmentWriterV1::Put(size_t slot, const InFlightV1& operation) {
   const size_t at = InFlightAt(slot, (operation.ticket - 1) % kInFlightEntries);
   PutWord(at, operation.ticket);

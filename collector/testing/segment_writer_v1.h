@@ -111,10 +111,8 @@ class SegmentWriterV1 {
   static constexpr size_t kSlotCountField = 32;
   static constexpr size_t kFileBytesField = 40;
   static constexpr size_t kIdentityCount = 80;
-  static constexpr size_t kRankNumbersProcess = 768;   // 1.2
-  static constexpr size_t kPeerTableBytesField = 776;  // 1.5
-  static constexpr size_t kFirstCommunicator = 784;    // 1.7
-  static constexpr size_t kPeerTableBytes = 4096;
+  static constexpr size_t kRankNumbersProcess = 768;  // 1.2
+  static constexpr size_t kFirstCommunicator = 784;   // 1.7
   static constexpr uint64_t kVersion1 = uint64_t{1} << 32;
 
   // A segment of `slots` slots, the last of which is the overflow slot. A later minor has larger
@@ -144,13 +142,7 @@ class SegmentWriterV1 {
   static constexpr size_t RankNumbersAt(size_t slot_at) { return slot_at + 130816; }
   static constexpr size_t NetworkTimedBytesAt(size_t function_at) {
     return function_at + 16;
-  }  // 1.6
-  // Tables of peers behind the slots, one for each (1.5).
-  void AddPeerTables(size_t table_bytes = kPeerTableBytes);
-  // Its words are the number, three that are reserved, and those of NetworkAt for each direction.
-  size_t PeerAt(size_t slot, size_t block) const {
-    return peers_at_ + slot * peer_table_bytes_ + block * 128;
-  }
+  }                                                                              // 1.6
   static constexpr size_t ProbationAt(size_t slot_at) { return slot_at + 376; }  // 1.2
   size_t FunctionAt(size_t slot, size_t function) const;
   size_t InFlightAt(size_t slot, size_t entry) const;
@@ -166,8 +158,6 @@ class SegmentWriterV1 {
   const size_t header_bytes_;
   const size_t slot_bytes_;
   std::vector<std::byte> bytes_{};
-  size_t peers_at_ = 0;
-  size_t peer_table_bytes_ = 0;
 };
 
 }  // namespace nccl_exporter::collector

@@ -133,8 +133,6 @@ struct TracedCommunicator {
   std::string gpu_uuid;  // of the clock of kernel times; empty: not known
   TimingSource timing_source = TimingSource::kNone;
   TimingReason timing_reason = TimingReason::kDefault;
-  SamplingState sampling_state = SamplingState::kNone;
-  uint32_t sampling_duty_ppm = 0;
 
   std::vector<TracedOperation> operations;  // in the order of their completion
   std::vector<TracedInFlight> in_flight;    // at the end of the window, oldest first

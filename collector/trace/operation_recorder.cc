@@ -92,9 +92,9 @@ void OperationRecorder::Follow(const NodeSnapshot& snapshot, const SegmentLooks&
 
 void OperationRecorder::Ask(Process& process, const SegmentLook& look) const {
   const int64_t offset_ns = process.latest.clock_offset_ns;
-  process.details = std::make_unique<DetailRecorder>(
-      look.file->FindWriter().pid, process.latest.start_monotonic_ns + offset_ns, wish_->request,
-      kMostTracedParts, offset_ns);
+  process.details = std::make_unique<DetailRecorder>(look.file->FindWriter().pid,
+                                                     process.latest.start_monotonic_ns + offset_ns,
+                                                     wish_->request, kMostTracedParts, offset_ns);
 }
 
 void OperationRecorder::ReadDetails() {
@@ -255,8 +255,6 @@ void OperationRecorder::Describe(const Ring& ring, TracedCommunicator& traced) c
   traced.gpu_uuid = latest.gpu_uuid;
   traced.timing_source = latest.timing_source;
   traced.timing_reason = latest.timing_reason;
-  traced.sampling_state = latest.sampling_state;
-  traced.sampling_duty_ppm = latest.sampling_duty_ppm;
   if (is_polled_) {
     const Counts& now = ring.now;
     const uint64_t completed = now.completed - std::min(now.completed, ring.before.completed);

@@ -29,16 +29,16 @@ WHAT = Row('Which communicator is it?', [
          'Ranks in the communicator, as NCCL reports it (2.27 and later). Normal: as in the layout of the job.',
          f'max(nccl_communicator_ranks{{{COMM}}})', nothing='unknown', width=3),
     stat('Operations timed',
-         'Share of the operations with a measured duration. Normal: 100 %, or about 10 % under sampling; counts and bytes are exact in any '
+         'Share of the operations with a measured duration. Normal: 100 %; counts and bytes are exact in any '
          'case.',
          f'sum({rate(TIMED, COMM)}) / (sum({rate("nccl_collective_operations_total", COMM)}) > 0)', 'percentunit', nothing='none', width=3),
     table('Identity',
           'Name, number of nodes and software, as its ranks report them, and the source of durations. Normal: one line; several timing '
           'sources are not compared with each other.',
-          [f'count by (comm_name, nnodes, nccl_version, api_version, timing_source, timing_reason, sampling) (nccl_communicator_info{{{COMM}}} '
-           f'* {ON_RANK} group_left (timing_source, timing_reason, sampling) nccl_rank_info{{{COMM}}})'],
+          [f'count by (comm_name, nnodes, nccl_version, api_version, timing_source, timing_reason) (nccl_communicator_info{{{COMM}}} '
+           f'* {ON_RANK} group_left (timing_source, timing_reason) nccl_rank_info{{{COMM}}})'],
           [Column('comm_name', 'Name'), Column('nnodes', 'Nodes'), Column('nccl_version', 'NCCL'), Column('api_version', 'Profiler API'),
-           Column('timing_source', 'Timing source'), Column('timing_reason', 'Because'), Column('sampling', 'Sampling'), Column('A', 'Ranks',
+           Column('timing_source', 'Timing source'), Column('timing_reason', 'Because'), Column('A', 'Ranks',
                'short')], width=15, height=4),
 ])
 
@@ -81,10 +81,6 @@ WHO = Row('Which rank is late?', [
           '% if they are far ahead.',
           [(f'sum(avg by (instance) ({rate("nccl_collective_estimated_arrivals_total", COMM)})) / (sum({COMPARED}) > 0)',
             'estimated')], 'percentunit', most=1),
-    graph('Kernels over symmetric windows, by phase',
-          'Time of a rank\'s kernels over symmetric windows: waiting for the peers (initial_sync), transfers (compute), and the end '
-          '(final_sync); the mean of all ranks. Normal: mostly compute. Needs NCCL 2.32 and NCCL_EXPORTER_KERNEL_PHASES=1 in the job.',
-          [(f'avg by (phase) (sum by (rank, phase) ({rate("nccl_collective_phase_seconds_total", OF)}))', '{{phase}}')], 's'),
 ])
 
 PROGRESS = Row('Does it make progress, and which rank is in which operation?', [

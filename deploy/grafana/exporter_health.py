@@ -27,7 +27,7 @@ WATCHED = Row('Is every node watched?', [
     stat('Unusable segments', 'Processes whose segments cannot be read: other versions, damage, permissions. Normal: 0.',
          f'sum(nccl_exporter_segments{{state="unusable", {OF}}})', thresholds=steps(watch=1)),
     stat('Operations timed',
-         'Share of the collectives with a measured duration. Normal: 100 %, or about 10 % with sampling. Below that: see the causes.',
+         'Share of the collectives with a measured duration. Normal: 100 %. Below that: see the causes.',
          f'sum({rate("nccl_collective_timed_operations_total", OF)}) / (sum({rate("nccl_collective_operations_total", OF)}) > 0)', 'percentunit',
          nothing='none'),
     stat('Series, of the limit',
@@ -84,9 +84,8 @@ LOST = Row('What is lost, and why?', [
     table('Where durations come from',
           'Ranks by source of their durations, with the reason. kernel: GPU clock; proxy: network operations only; none: counts only. '
           'Normal: one line per NCCL release in use.',
-          [f'count by (timing_source, timing_reason, sampling, sampling_reason, plugin_version) (nccl_rank_info{{{OF}}})'],
-          [Column('timing_source', 'Timing source'), Column('timing_reason', 'Because'), Column('sampling', 'Sampling'), Column('sampling_reason',
-              'Reason'),
+          [f'count by (timing_source, timing_reason, plugin_version) (nccl_rank_info{{{OF}}})'],
+          [Column('timing_source', 'Timing source'), Column('timing_reason', 'Because'),
            Column('plugin_version', 'Plugin'), Column('A', 'Ranks', 'short')], width=24, height=6),
 ])
 

@@ -42,11 +42,11 @@ WHO = Row('Which process is it?', [
     stat('Stopped', 'Whether a signal or a debugger has stopped the process; unknown if the daemon does not see it in /proc. Normal: 0.',
          f'max(nccl_process_stopped{STATE})', thresholds=steps(bad=1), nothing='unknown', width=3),
     table('Process', 'The process, its GPU, and the source of its durations. Normal: one line per timing source.',
-          [f'count by (global_rank, local_rank, {NODE_LABELS}, gpu, gpu_uuid, pci_bus_id, pid, pod, timing_source, timing_reason, sampling_reason) '
+          [f'count by (global_rank, local_rank, {NODE_LABELS}, gpu, gpu_uuid, pci_bus_id, pid, pod, timing_source, timing_reason) '
            f'(nccl_rank_info{{{PROCESS}}})'],
           [Column('global_rank', 'Global rank'), Column('local_rank', 'Local rank'), *NODE_COLUMNS, Column('gpu', 'GPU', width=60),
            Column('gpu_uuid', 'GPU UUID'), Column('pci_bus_id', 'PCI'), Column('pid', 'PID'), Column('pod', 'Pod'),
-           Column('timing_source', 'Timing source'), Column('timing_reason', 'Because'), Column('sampling_reason', 'Sampling because'),
+           Column('timing_source', 'Timing source'), Column('timing_reason', 'Because'),
            Column('A', 'Communicators', 'short')], width=18,
            height=4),
 ])

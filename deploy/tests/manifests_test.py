@@ -222,12 +222,6 @@ class Manifests(unittest.TestCase):
             daemon = next(c for c in pod['initContainers'] + pod['containers'] if c['name'] == 'nccl-exporter')
             self.assertEqual(daemon['resources']['limits'], {'memory': '256Mi'})
 
-    def test_the_volume_of_the_state_holds_an_old_and_a_new_one(self):
-        """Of at most 31 MiB each: kMostStateWords in exporter/ledger/state_file.h."""
-        volumes = [volume for thing in [*base('node'), *rendered(VALUES[0]).values()] if thing['kind'] == 'DaemonSet'
-                   for volume in thing['spec']['template']['spec']['volumes'] if volume['name'] == 'state']
-        self.assertEqual([volume['emptyDir'] for volume in volumes], [{'medium': 'Memory', 'sizeLimit': '64Mi'}] * 2)
-
     def test_every_container_of_ours_has_requests_and_limits(self):
         """A namespace with a ResourceQuota refuses pods of which one has none. An init container's count only where they are more than the others'."""
         things = [thing for name in ('node', 'sidecar') for thing in base(name)] + [thing for name in VALUES for thing in rendered(name).values()]

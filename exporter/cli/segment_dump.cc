@@ -60,11 +60,6 @@ void DumpFunction(Function id, const collector::FunctionSnapshot& function, std:
         kSizeClassBounds[i], size.operations, size.bytes, size.timed_operations, size.timed_bytes,
         static_cast<double>(size.busy_ns) / kNsPerSecond);
   }
-  for (size_t i = 0; i < kKernelPhaseCount; ++i) {
-    if (function.phase_ns[i] == 0) continue;
-    Line(out, "    phase {}: {:.9f} s", kKernelPhases[i].name,
-         static_cast<double>(function.phase_ns[i]) / kNsPerSecond);
-  }
   bool is_split = false;
   for (size_t i = 0; i < kSizeClassCount; ++i) {
     const std::span<const uint64_t> counts = function.duration_by_size[i].counts;
@@ -76,13 +71,12 @@ void DumpFunction(Function id, const collector::FunctionSnapshot& function, std:
   DumpHistogram<BandwidthBuckets>("bus bandwidth", function.bandwidth, "B/s", out);
 }
 
-void DumpNetworkCounts(const std::string& whose, const collector::NetworkCounts& network,
-                       std::string& out) {
+void DumpNetworkCounts(const collector::NetworkCounts& network, std::string& out) {
   for (size_t i = 0; i < kNetworkDirectionCount; ++i) {
     const collector::NetworkDirectionCounts& counts = network.directions[i];
     if (counts.operations == 0) continue;
-    Line(out, "    {}{}: {} operations, {} bytes", kNetworkDirections[i].name, whose,
-         counts.operations, counts.bytes);
+    Line(out, "    {}: {} operations, {} bytes", kNetworkDirections[i].name, counts.operations,
+         counts.bytes);
     for (size_t state = 0; state < kNetworkStateCount; ++state) {
       if (counts.wait_ns[state] == 0) continue;
       Line(out, "      {}: {:.9f} s", kNetworkStates[state].name,
@@ -95,11 +89,7 @@ void DumpNetwork(const collector::CommunicatorSnapshot& communicator, std::strin
   if (!communicator.network) return;
   Line(out, "  network operations are timed for {} of the time",
        static_cast<double>(communicator.network_share_ppm) / kWholeDutyPpm);
-  DumpNetworkCounts("", *communicator.network, out);
-  for (const auto& [peer, counts] : communicator.network_peers) {
-    const bool is_rank = peer != collector::PeerNetworkCounts::kOthers;
-    DumpNetworkCounts(is_rank ? fmt::format(", peer {}", peer) : ", other peers", counts, out);
-  }
+  DumpNetworkCounts(*communicator.network, out);
 }
 
 void DumpInFlight(const collector::CommunicatorSnapshot& communicator, std::string& out) {
@@ -129,12 +119,10 @@ void DumpIdentity(const collector::CommunicatorSnapshot& communicator, std::stri
   Line(out, "  gpu {}, uuid {}, pci bus id {}",
        communicator.gpu_index < 0 ? "unknown" : std::to_string(communicator.gpu_index),
        Quoted(communicator.gpu_uuid), Quoted(communicator.pci_bus_id));
-  Line(out,
-       "  profiler API v{}, NCCL {}, event mask {:#x}, timing source {} ({}), sampling {} ({})",
+  Line(out, "  profiler API v{}, NCCL {}, event mask {:#x}, timing source {} ({})",
        communicator.api_version, Known(static_cast<uint64_t>(communicator.nccl_version)),
        communicator.event_mask, NameOf(communicator.timing_source),
-       NameOf(communicator.timing_reason), NameOf(communicator.sampling_state),
-       NameOf(communicator.sampling_reason));
+       NameOf(communicator.timing_reason));
   if (communicator.drift_cause != DriftCause::kNone) {
     const CodeRow<DriftCause>& cause = RowIn(kDriftCauses, communicator.drift_cause);
     Line(out, "  kernel timing ended by {} ({})", cause.name, cause.meaning);

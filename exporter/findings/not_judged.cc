@@ -72,9 +72,9 @@ Finding FindingOf(const UntimedJob& job) {
     finding.communicator = any.key;
     finding.communicator_name = Printable(any.ranks.front().communicator->name);
   }
-  finding.headline = fmt::format("Late ranks of {}{} cannot be seen: no GPU times ({}).",
-                                 is_all ? "" : NamesOf(job.untimed) + " of ", finding.job,
-                                 fmt::join(names, ", "));
+  finding.headline =
+      fmt::format("Late ranks of {}{} cannot be seen: no GPU times ({}).",
+                  is_all ? "" : NamesOf(job.untimed) + " of ", finding.job, fmt::join(names, ", "));
   finding.cost = "not known: waiting cannot be measured without GPU times";
   finding.evidence = {
       {"communicators without GPU times",
@@ -90,8 +90,7 @@ Finding FindingOf(const UntimedJob& job) {
 
 std::string UntimedCure(std::string_view timing_reason) {
   static const std::map<std::string_view, const char*> kCures{
-      {NameOf(TimingReason::kConfigured),
-       "Remove NCCL_EXPORTER_KERNEL_TIMING=off or NCCL_EXPORTER_SAMPLING=off from the job."},
+      {NameOf(TimingReason::kConfigured), "Remove NCCL_EXPORTER_KERNEL_TIMING=off from the job."},
       {NameOf(TimingReason::kApiTooOld), "Upgrade NCCL to 2.28 or later."},
       {NameOf(TimingReason::kReleaseUnsound), "Upgrade NCCL."},
       {NameOf(TimingReason::kReleaseUnknown), "Link NCCL dynamically."},
@@ -99,10 +98,8 @@ std::string UntimedCure(std::string_view timing_reason) {
       {NameOf(TimingReason::kOverflow), "Raise NCCL_EXPORTER_COMMUNICATORS in the job."},
       {NameOf(TimingReason::kAllgathervEnabled), "Set NCCL_ALLGATHERV_ENABLE=0 in the job."},
       {NameOf(TimingReason::kCpusLow), "Give each rank at least two CPUs."},
-      {NameOf(TimingReason::kSamplingFrozen), "Set NCCL_EXPORTER_SAMPLING=always in the job."},
       // By their names alone, which are in the series of newer plugins too.
-      {"registration_enabled",
-       "Set NCCL_LOCAL_REGISTER=0 and NCCL_GRAPH_REGISTER=0 in the job."},
+      {"registration_enabled", "Set NCCL_LOCAL_REGISTER=0 and NCCL_GRAPH_REGISTER=0 in the job."},
       {"resources_shared",
        "Unset NCCL_COMM_SPLIT_SHARE_RESOURCES and NCCL_COMM_SHRINK_SHARE_RESOURCES in the job."}};
   const auto cure = kCures.find(timing_reason);

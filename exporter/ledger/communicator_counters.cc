@@ -33,8 +33,7 @@ bool TimesAll(const collector::ProcessSnapshot& process,
   for (size_t i = 0; i < kLossCount; ++i) {
     if (process.losses[i] != 0 && LosesTimes(static_cast<Loss>(i))) return false;
   }
-  return RunsOneByOne(communicator) && communicator.sampling_state == SamplingState::kNone &&
-         communicator.unseen_operations == 0;
+  return RunsOneByOne(communicator) && communicator.unseen_operations == 0;
 }
 
 template <typename Use>

@@ -8,8 +8,8 @@
 //      first snapshot: it is slow to follow a change, and a sum of products with it can decrease.
 //   2. Operations in flight count as untimed until they are timed. Then the estimate decreases
 //      again. A sum that would decrease stays until it has grown past its highest value.
-//   3. A communicator is exact while nothing says that any operation stays untimed: no windows of
-//      sampling, no loss in its process, kernel times, and no operation of unknown state. Then
+//   3. A communicator is exact while nothing says that any operation stays untimed: no loss in its
+//      process, kernel times, and no operation of unknown state. Then
 //      there is no estimate: the counter is the sum in the segment, whatever is in flight, and a
 //      daemon that knows nothing of the past goes on with it. The losses stay in the segment, and
 //      so does what is untimed for good beside kMostHeld (communicator_counters.cc): a communicator
@@ -33,7 +33,6 @@
 #include "exporter/ledger/derived_times.h"
 #include "exporter/ledger/node_counter.h"
 #include "exporter/ledger/operation_times.h"
-#include "exporter/ledger/state_words.h"
 #include "exporter/ledger/step_counter.h"
 
 namespace nccl_exporter::exporter {
@@ -78,43 +77,9 @@ class CommunicatorCounters {
   bool has_times() const { return has_times_; }
   bool has_point_to_point() const { return point_to_point_ != 0; }
 
-  template <typename Archive>
-  void Transfer(Archive& archive) {
-    archive(generation_, is_exact_, has_times_, since_realtime_ns_, counted_since_realtime_ns_,
-            advanced_ns_, timed_ns_, estimated_ns_, highest_ns_, origin_ns_, kernel_ns_at_begin_,
-            point_to_point_, point_to_point_at_begin_, compared_seen_, progress_,
-            interval_start_ns_, network_seen_.all, network_seen_.timed);
-    steps_.Transfer(archive);
-    node_.Transfer(archive);
-    size_t count = TransferCount(archive, operations_.size());
-    if constexpr (Archive::kReads) {
-      for (; count > 0 && archive.is_good(); --count) {
-        OperationKey key;
-        archive(key.first, key.second);
-        if (!IsOperation(key)) return archive.Fail();
-        operations_[key].Transfer(archive);
-      }
-      Check(archive);
-    } else {
-      for (auto& [key, one] : operations_) {
-        archive(key.first, key.second);
-        one.Transfer(archive);
-      }
-    }
-  }
-
  private:
   using ByTraffic = std::array<uint64_t, collector::kTrafficCount>;
 
-  template <typename Archive>
-  void Check(Archive& archive) const {
-    for (const double estimate : estimated_ns_) {
-      if (!(estimate >= 0 && estimate < kMostNs)) archive.Fail();
-    }
-    for (size_t i = 0; i < origin_ns_.size(); ++i) {
-      if (origin_ns_[i] > highest_ns_[i]) archive.Fail();
-    }
-  }
   void Begin(const collector::CommunicatorSnapshot& communicator, const DerivedMoment& now);
   struct Claim {
     OperationTimes* one = nullptr;
@@ -154,7 +119,7 @@ class CommunicatorCounters {
   std::optional<NetworkIncrease> new_network_;
   int64_t interval_start_ns_ = 0;  // CLOCK_MONOTONIC; 0: none has ended
   // Time that has passed and is neither measured nor estimated, of the recent past: operations may
-  // be launched so long before they run. Not in the state: it starts at 0 again.
+  // be launched so long before they run.
   double unexplained_ns_ = 0;
   StepCounter steps_;
   NodeCounter node_;

@@ -40,11 +40,6 @@ class DerivedCounters {
   // Communicators and processes that are remembered, those of no snapshot included.
   size_t remembered() const;
 
-  // The state as words, and a state that Words() made. Restore() leaves everything as it is if it
-  // cannot be one; then it returns false.
-  std::vector<uint64_t> Words();
-  bool Restore(std::span<const uint64_t> words);
-
  private:
   using ProcessKey = std::tuple<uint64_t, uint64_t, int64_t>;  // device, inode, start
   struct Process {
@@ -57,11 +52,6 @@ class DerivedCounters {
     int64_t since_realtime_ns = 0;
     int64_t seen_ns = 0;  // CLOCK_MONOTONIC
   };
-
-  template <typename Archive>
-  void Transfer(Archive& archive);
-  template <typename Archive>
-  static void Transfer(Archive& archive, Process& process);
 
   // A rank in the snapshot that is being counted.
   struct Rank {

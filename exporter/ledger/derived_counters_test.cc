@@ -23,10 +23,8 @@ class Derived : public testing::Test {
   // A snapshot of an empty node, so that what comes next is new.
   Derived() { counters_.Advance(node_.node(), node_.now()); }
 
-  void SampleInWindows() {
-    node_.comm().sampling_state = SamplingState::kWindows;
-    node_.comm().sampling_duty_ppm = 100000;
-  }
+  // Some operations stay untimed.
+  void LoseTimes() { node_.process().losses[static_cast<size_t>(Loss::kClockMismatch)] = 1; }
   void Do(Function function, uint64_t bytes, int64_t ns, int times = 1) {
     for (int i = 0; i < times; ++i)
       AddOperation(node_.comm(), function, bytes, static_cast<uint64_t>(ns));
@@ -73,7 +71,7 @@ TEST_F(Derived, OperationsInFlightAreNotEstimatedWhereEverythingIsTimed) {
 
 TEST_F(Derived, UntimedOperationsTakeTheMeanOfTheirCollectiveAndSize) {
   node_.Add(0);
-  SampleInWindows();
+  LoseTimes();
   Do(Function::kAllReduce, kMib, 1000, 10);
   Do(Function::kAllReduce, 64 * kMib, 50000, 2);
   Do(Function::kBroadcast, kMib, 300, 1);
@@ -85,7 +83,7 @@ TEST_F(Derived, UntimedOperationsTakeTheMeanOfTheirCollectiveAndSize) {
 
 TEST_F(Derived, UntimedSendsAndReceivesTakeTheirOwnMeans) {
   node_.Add(0);
-  SampleInWindows();
+  LoseTimes();
   Do(Function::kSend, kMib, 1000);
   Do(Function::kRecv, kMib, 7000);
   Untimed(Function::kSend, kMib, 3);
@@ -113,7 +111,7 @@ TEST_F(Derived, LossesOfOtherCommunicatorsSlotsEstimateNothing) {
 
 TEST_F(Derived, AnEstimateOfAnOperationInFlightGivesWayToItsTime) {
   node_.Add(0);
-  SampleInWindows();
+  LoseTimes();
   Do(Function::kAllReduce, kMib, 1000, 10);
   Untimed(Function::kAllReduce, kMib);
   EXPECT_EQ(Kernel(), 11000u);
@@ -129,7 +127,7 @@ TEST_F(Derived, AnEstimateOfAnOperationInFlightGivesWayToItsTime) {
 
 TEST_F(Derived, OperationsWaitForTheFirstMeanButNotForLong) {
   node_.Add(0);
-  SampleInWindows();
+  LoseTimes();
   Untimed(Function::kAllReduce, kMib, 10);
   EXPECT_EQ(Kernel(), 0u);
   node_.Pass(kSecondNs);
@@ -139,7 +137,7 @@ TEST_F(Derived, OperationsWaitForTheFirstMeanButNotForLong) {
 
 TEST_F(Derived, OperationsOfAnHourAgoAreNotCountedAtTheFirstMean) {
   node_.Add(0);
-  SampleInWindows();
+  LoseTimes();
   Untimed(Function::kAllReduce, kMib, 1000);
   EXPECT_EQ(Kernel(), 0u);
   node_.Pass(3600 * kSecondNs);
@@ -149,7 +147,7 @@ TEST_F(Derived, OperationsOfAnHourAgoAreNotCountedAtTheFirstMean) {
 
 TEST_F(Derived, AMeanThatChangesIsFollowedWithinAMinute) {
   node_.Add(0);
-  SampleInWindows();
+  LoseTimes();
   Play(3600, kSecondNs, [&] {
     Do(Function::kAllReduce, kMib, 1000);
     Untimed(Function::kAllReduce, kMib, 9);
@@ -168,7 +166,7 @@ TEST_F(Derived, AMeanThatChangesIsFollowedWithinAMinute) {
 
 TEST_F(Derived, NothingIsEstimatedOnceTimingHasEnded) {
   node_.Add(0);
-  SampleInWindows();
+  LoseTimes();
   Do(Function::kAllReduce, kMib, 1000, 10);
   EXPECT_EQ(Kernel(), 10000u);
   node_.comm().timing_source = TimingSource::kNone;
@@ -179,7 +177,7 @@ TEST_F(Derived, NothingIsEstimatedOnceTimingHasEnded) {
 
 TEST_F(Derived, AMeanThatIsTooOldEstimatesNothing) {
   node_.Add(0);
-  SampleInWindows();
+  LoseTimes();
   Do(Function::kAllReduce, kMib, 1000, 10);
   EXPECT_EQ(Kernel(), 10000u);
   node_.Pass(DerivedTimes().mean_lasts_ns + 1);
@@ -187,12 +185,12 @@ TEST_F(Derived, AMeanThatIsTooOldEstimatesNothing) {
   EXPECT_EQ(Kernel(), 10000u);
 }
 
-// Windows of 200 ms in every 2 s, operations of changing length, snapshots at any time.
-TEST_F(Derived, KernelTimeUnderSamplingIsThatOfTheJobAndNeverDecreases) {
+// Times of 200 ms in every 2 s only, operations of changing length, snapshots at any time.
+TEST_F(Derived, KernelTimeWithFewTimesIsThatOfTheJobAndNeverDecreases) {
   std::mt19937_64 random(7);
   std::lognormal_distribution<double> noise(0, 0.3);
   node_.Add(0);
-  SampleInWindows();
+  LoseTimes();
   double truth = 0;
   uint64_t last = 0;
   int64_t next_ns = 0;
@@ -215,9 +213,9 @@ TEST_F(Derived, KernelTimeUnderSamplingIsThatOfTheJobAndNeverDecreases) {
   EXPECT_NEAR(static_cast<double>(Kernel()), truth, 0.02 * truth);
 }
 
-TEST_F(Derived, WhatIsNotKnownOfThePastStartsAtZeroUnderSampling) {
+TEST_F(Derived, WhatIsNotKnownOfThePastStartsAtZeroWhereTimesAreLost) {
   node_.Add(0);
-  SampleInWindows();
+  LoseTimes();
   Do(Function::kAllReduce, kMib, 1000, 10);
   Untimed(Function::kAllReduce, kMib, 90);
   Do(Function::kSend, kMib, 1000, 10);
@@ -309,7 +307,7 @@ TEST_F(Derived, ACommunicatorThatIsGoneStaysInTheSumOfItsProcess) {
 
 TEST_F(Derived, AProcessThatASnapshotMissedGoesOn) {
   node_.Add(0);
-  SampleInWindows();
+  LoseTimes();
   Do(Function::kAllReduce, kMib, 1000, 10);
   EXPECT_EQ(Kernel(), 10000u);
   collector::NodeSnapshot empty;
@@ -350,7 +348,7 @@ TEST_F(Derived, SlotsThatAlternateTakeNoMoreThanTheLimit) {
 
 TEST_F(Derived, AUserWithTooManyProcessesLosesNoCountsOfOthers) {
   node_.Add(0);
-  SampleInWindows();
+  LoseTimes();
   Do(Function::kAllReduce, kMib, 1000, 10);
   EXPECT_EQ(Kernel(), 10000u);
   collector::NodeSnapshot forged;
@@ -384,7 +382,7 @@ TEST_F(Derived, AnotherProcessInTheSameFileIsAnother) {
 
 TEST_F(Derived, ASegmentOfAKilledProcessKeepsItsCounts) {
   node_.Add(0);
-  SampleInWindows();
+  LoseTimes();
   Do(Function::kAllReduce, kMib, 1000, 10);
   Untimed(Function::kAllReduce, kMib, 5);
   const uint64_t before = Kernel();
@@ -397,7 +395,7 @@ TEST_F(Derived, ASegmentOfAKilledProcessKeepsItsCounts) {
 
 TEST_F(Derived, CountsThatDecreaseInADamagedSegmentDecreaseNothing) {
   node_.Add(0);
-  SampleInWindows();
+  LoseTimes();
   Do(Function::kAllReduce, kMib, 1000, 10);
   Untimed(Function::kAllReduce, kMib, 10);
   const uint64_t before = Kernel();

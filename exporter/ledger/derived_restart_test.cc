@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <optional>
 #include <random>
-#include <vector>
 
 #include "exporter/ledger/played_node.h"
 
@@ -29,17 +28,17 @@ class Increase {
   uint64_t sum_ = 0;
 };
 
-// A job of two nodes: ten operations of 1 ms and one of 3 ms per step of 200 ms, timed in windows
-// or always.
+// A job of two nodes: ten operations of 1 ms and one of 3 ms per step of 200 ms, all timed
+// or a fifth of the time.
 class Job {
  public:
-  Job(bool is_sampled, uint64_t seed) : is_sampled_(is_sampled), random_(seed) {
+  Job(bool loses_times, uint64_t seed) : loses_times_(loses_times), random_(seed) {
     node.Add(0);
-    if (is_sampled) node.comm().sampling_state = SamplingState::kWindows;
+    if (loses_times) node.process().losses[static_cast<size_t>(Loss::kClockMismatch)] = 1;
   }
   void Step() {
     const int64_t phase = node.now().monotonic_ns % (2 * kSecondNs);
-    const bool is_timed = !is_sampled_ || phase < 400 * kMillisecondNs;
+    const bool is_timed = !loses_times_ || phase < 400 * kMillisecondNs;
     for (int i = 0; i < 11; ++i) {
       const uint64_t ns = (i == 0 ? 3'000'000u : 1'000'000u) + random_() % 200'000;
       truth_ns += static_cast<double>(ns);
@@ -59,7 +58,7 @@ class Job {
   collector::NetworkBusBytes bus_bytes;
 
  private:
-  const bool is_sampled_;
+  const bool loses_times_;
   std::mt19937_64 random_;
 };
 
@@ -79,8 +78,8 @@ struct Seen {
   }
 };
 
-// A daemon for the node, which another one follows now and then. `keeps`: with its state.
-void Play(Job& job, bool keeps, uint64_t seed, Seen& seen) {
+// A daemon for the node, which another one follows now and then.
+void Play(Job& job, uint64_t seed, Seen& seen) {
   std::mt19937_64 random(seed);
   DerivedCounters counters;
   counters.Advance(job.node.node(), job.node.now());
@@ -89,12 +88,8 @@ void Play(Job& job, bool keeps, uint64_t seed, Seen& seen) {
     seen.Add(job.node, counters);
     if (scrape < 8 || random() % 4 != 0) continue;
     ++restarts;
-    const std::vector<uint64_t> words = counters.Words();
     for (uint64_t i = random() % 20; i > 0; --i) job.Step();  // nobody runs
     DerivedCounters next;
-    if (keeps) {
-      ASSERT_TRUE(next.Restore(words));
-    }
     next.Advance(job.node.node(), job.node.now());
     counters = next;
   }
@@ -102,30 +97,10 @@ void Play(Job& job, bool keeps, uint64_t seed, Seen& seen) {
 
 class Restarts : public testing::TestWithParam<uint64_t> {};
 
-TEST_P(Restarts, WithTheStateTakeNothingAndAddNothing) {
-  for (const bool is_sampled : {false, true}) {
-    Job job(is_sampled, GetParam());
-    Seen seen;
-    // From the first snapshot on: the increase counts from 0.
-    for (Increase* const one : {&seen.kernel_ns, &seen.process_kernel_ns, &seen.steps,
-                                &seen.bus_bytes, &seen.timed_bus_bytes})
-      one->Add(0);
-    Play(job, true, GetParam(), seen);
-    // Up to 4 s came after the latest scrape.
-    const double truth = job.truth_ns;
-    EXPECT_NEAR(seen.kernel_ns.sum(), truth, is_sampled ? 0.01 * truth : 0.005 * truth);
-    EXPECT_EQ(seen.process_kernel_ns.sum(), seen.kernel_ns.sum());
-    EXPECT_NEAR(seen.steps.sum(), job.steps, 20);
-    EXPECT_NEAR(seen.bus_bytes.sum(), static_cast<double>(job.bus_bytes.all[0]), 20 * 11 * kMib);
-    EXPECT_NEAR(seen.timed_bus_bytes.sum(), static_cast<double>(job.bus_bytes.timed[0]),
-                20 * 11 * kMib);
-  }
-}
-
-TEST_P(Restarts, WithoutTheStateNeverAddMoreThanWasDone) {
+TEST_P(Restarts, NeverAddMoreThanWasDone) {
   Job job(true, GetParam());
   Seen seen;
-  Play(job, false, GetParam(), seen);
+  Play(job, GetParam(), seen);
   EXPECT_LE(seen.kernel_ns.sum(), 1.01 * job.truth_ns);
   EXPECT_LE(seen.process_kernel_ns.sum(), 1.01 * job.truth_ns);
   EXPECT_LE(seen.steps.sum(), job.steps);
@@ -140,55 +115,15 @@ TEST_P(Restarts, WithoutTheStateNeverAddMoreThanWasDone) {
   EXPECT_GE(seen.kernel_ns.sum(), 0.7 * job.truth_ns);
 }
 
-TEST_P(Restarts, WithoutTheStateTakeNothingWhereEverythingIsTimed) {
+TEST_P(Restarts, TakeNothingWhereEverythingIsTimed) {
   Job job(false, GetParam());
   Seen seen;
   seen.kernel_ns.Add(0);
-  Play(job, false, GetParam(), seen);
+  Play(job, GetParam(), seen);
   EXPECT_NEAR(seen.kernel_ns.sum(), job.truth_ns, 0.005 * job.truth_ns);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Restarts, testing::Range<uint64_t>(1, 21));
-
-TEST(DerivedState, IsTheSameAfterItWasRestored) {
-  Job job(true, 1);
-  DerivedCounters counters;
-  counters.Advance(job.node.node(), job.node.now());
-  for (int i = 0; i < 1000; ++i) {
-    job.Step();
-    if (i % 25 == 0) counters.Advance(job.node.node(), job.node.now());
-  }
-  const std::vector<uint64_t> words = counters.Words();
-  DerivedCounters restored;
-  ASSERT_TRUE(restored.Restore(words));
-  EXPECT_EQ(restored.Words(), words);
-  for (int i = 0; i < 100; ++i) job.Step();
-  const collector::DerivedCounts by_restored = job.node.See(restored);
-  EXPECT_EQ(by_restored, job.node.See(counters));
-}
-
-// Words that are no state are refused or give a state, and never more.
-TEST(DerivedState, CutOrChangedWordsDoNoHarm) {
-  Job job(true, 1);
-  DerivedCounters counters;
-  counters.Advance(job.node.node(), job.node.now());
-  for (int i = 0; i < 400; ++i) job.Step();
-  counters.Advance(job.node.node(), job.node.now());
-  const std::vector<uint64_t> words = counters.Words();
-  for (size_t i = 0; i < words.size(); ++i) {
-    EXPECT_FALSE(DerivedCounters().Restore(std::span(words).first(i))) << i;
-    for (const uint64_t changed : {~uint64_t{0}, uint64_t{0}, words[i] ^ uint64_t{1} << 63}) {
-      std::vector<uint64_t> other = words;
-      other[i] = changed;
-      DerivedCounters restored;
-      restored.Restore(other);
-      job.node.See(restored);
-    }
-  }
-  std::vector<uint64_t> longer = words;
-  longer.push_back(0);
-  EXPECT_FALSE(DerivedCounters().Restore(longer));
-}
 
 }  // namespace
 }  // namespace nccl_exporter::exporter

@@ -15,11 +15,10 @@ struct DerivedTimes {
 
   // A collective and size is regular if it occurs at least so often: Thresholds::longest_step.
   int64_t longest_step_ns = std::chrono::nanoseconds(shipped::kLongestStep).count();
-  // Weights of timed operations in a mean fall to 37 % in this time. It spans five windows of
-  // sampling, and is short against the rules' window of a minute.
+  // Weights of timed operations in a mean fall to 37 % in this time, which is short against the
+  // rules' window of a minute.
   int64_t mean_ns = 10 * kSecondNs;
-  // A mean is used for so long after the communicator's latest timed operation. Windows of sampling
-  // are 2 s apart; a communicator that is used once a minute is timed once in ten minutes.
+  // A mean is used for so long after the communicator's latest timed operation.
   int64_t mean_lasts_ns = 600 * kSecondNs;
   // Large transfers of the ranks are compared over so long: less than the 5 s between two
   // snapshots, so that each of these ends an interval, and the scrapes between them do not.
@@ -44,7 +43,7 @@ struct DerivedTimes {
 };
 
 struct DerivedMoment {
-  int64_t monotonic_ns = 0;  // CLOCK_MONOTONIC: a restarted daemon goes on with it
+  int64_t monotonic_ns = 0;  // CLOCK_MONOTONIC
   int64_t realtime_ns = 0;
 };
 

@@ -54,32 +54,7 @@ class NodeCounter {
   // Without `is_lowest` and `since_realtime_ns`.
   collector::NodeCounts Counts() const;
 
-  template <typename Archive>
-  void Transfer(Archive& archive) {
-    archive(has_compared_, compared_, has_progress_, progress_, has_choice_, choice_.first,
-            choice_.second, has_network_, network_.all, network_.timed);
-    size_t count = TransferCount(archive, large_.size());
-    if constexpr (Archive::kReads) {
-      if (!IsOperation(choice_)) return archive.Fail();
-      for (; count > 0 && archive.is_good(); --count) {
-        OperationKey key;
-        archive(key.first, key.second);
-        if (!IsOperation(key)) return archive.Fail();
-        Transfer(archive, large_[key]);
-      }
-    } else {
-      for (auto& [key, counts] : large_) {
-        archive(key.first, key.second);
-        Transfer(archive, counts);
-      }
-    }
-  }
-
  private:
-  template <typename Archive>
-  static void Transfer(Archive& archive, collector::LargeCounts& counts) {
-    archive(counts.timed_operations, counts.bus_bytes, counts.busy_ns);
-  }
   // Whether there is one to count.
   bool Choose(std::span<const TimesByOperation* const> local, uint64_t ranks);
 

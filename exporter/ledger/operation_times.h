@@ -105,18 +105,6 @@ class OperationTimes {
   bool is_regular() const { return is_regular_; }
   void SetRegular(bool is_regular) { is_regular_ = is_regular; }
 
-  template <typename Archive>
-  void Transfer(Archive& archive) {
-    archive(seen_.operations, seen_.bytes, seen_.timed_operations, seen_.timed_bytes, seen_.busy_ns,
-            untimed_, recent_timed_, recent_busy_ns_, mean_ns_, waiting_, at_period_, is_regular_,
-            at_interval_.operations, at_interval_.bytes, at_interval_.busy_ns);
-    if constexpr (Archive::kReads) {
-      for (double* const value : {&recent_timed_, &recent_busy_ns_, &mean_ns_, &waiting_}) {
-        if (!(*value >= 0) || !std::isfinite(*value)) archive.Fail();
-      }
-    }
-  }
-
  private:
   static uint64_t Increase(uint64_t now, uint64_t before) { return now - std::min(now, before); }
   static uint64_t UntimedOf(const collector::SizeClassSnapshot& counts) {

@@ -45,25 +45,6 @@ class StepCounter {
   // By collective and size: the recent mean of its longest launch in a step, times the steps.
   const std::map<OperationKey, uint64_t>& waits_ns() const { return waits_ns_; }
 
-  template <typename Archive>
-  void Transfer(Archive& archive) {
-    archive(period_start_ns_, last_period_ns_, has_choice_, choice_.first, choice_.second, steps_);
-    size_t count = TransferCount(archive, waits_ns_.size());
-    if constexpr (Archive::kReads) {
-      if (count > kMostWaits) return archive.Fail();
-      for (; count > 0 && archive.is_good(); --count) {
-        OperationKey key;
-        uint64_t wait_ns = 0;
-        archive(key.first, key.second, wait_ns);
-        if (key.first >= kFunctionCount || key.second >= kSizeClassCount) return archive.Fail();
-        waits_ns_[key] = wait_ns;
-      }
-    } else {
-      for (auto& [key, wait_ns] : waits_ns_) archive(key.first, key.second, wait_ns);
-    }
-    places_.Transfer(archive);
-  }
-
  private:
   // Returns the steps of the two periods if they are the first ones: these were not counted.
   uint64_t EndPeriod(TimesByOperation& operations, int64_t period_ns, const DerivedTimes& times);

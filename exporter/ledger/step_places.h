@@ -5,7 +5,7 @@
 // Operations of one kind wait unequally: the first of a step waits for the rank that is late, the
 // next ones only for what the step has between them. And the plugin shares a launch's time among
 // its operations. The place of an operation is NCCL's number of it, modulo the operations of its
-// function per step: so each place has a mean of its own, wherever windows of sampling begin.
+// function per step: so each place has a mean of its own, wherever the counting begins.
 // Operations that are not in every step shift the places; then the means forget within seconds.
 #pragma once
 
@@ -17,7 +17,6 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/ledger/operation_times.h"
-#include "exporter/ledger/state_words.h"
 
 namespace nccl_exporter::exporter {
 
@@ -40,23 +39,6 @@ class StepPlaces {
 
   // Of one function and size class. 1 if nothing was seen of it.
   double LongestToMean(const OperationKey& key) const;
-
-  // Only what was learned: the first snapshot has the latest operations.
-  template <typename Archive>
-  void Transfer(Archive& archive) {
-    size_t count = TransferCount(archive, per_step_.size());
-    if constexpr (Archive::kReads) {
-      for (; count > 0 && archive.is_good(); --count) {
-        uint8_t function = 0;
-        uint64_t per_step = 0;
-        archive(function, per_step);
-        if (function >= kFunctionCount || per_step == 0) return archive.Fail();
-        per_step_[function] = per_step;
-      }
-    } else {
-      for (auto& [function, per_step] : per_step_) archive(function, per_step);
-    }
-  }
 
  private:
   struct Mean {

@@ -101,7 +101,7 @@ TEST(StepPlacesTest, SizesAreKeptApart) {
   EXPECT_NEAR(places.LongestToMean(KeyOf(Function::kAllReduce, kOtherClass)), 1, 1e-9);
 }
 
-// In windows of sampling a step is seen in parts, which begin anywhere.
+// A ring that is overrun shows steps in parts, which begin anywhere.
 TEST(StepPlacesTest, PlacesAreKnownInWindows) {
   StepPlaces places;
   Played played;

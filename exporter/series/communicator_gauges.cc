@@ -21,12 +21,6 @@ std::optional<double> SecondsOf(std::optional<uint64_t> ns) {
   return ns ? std::optional(static_cast<double>(*ns) / kNsPerSecond) : std::nullopt;
 }
 
-double TimingDuty(const Communicator& c) {
-  if (!HasDurations(c.timing_source)) return 0;
-  if (c.sampling_state == SamplingState::kNone) return 1;
-  return static_cast<double>(c.sampling_duty_ppm) / kWholeDutyPpm;
-}
-
 std::optional<double> Started(const Communicator& c) {
   return static_cast<double>(c.started_sequence);
 }
@@ -68,8 +62,6 @@ constexpr std::array kGauges{
                         return If(c.last_progress_realtime_ns != 0,
                                   SecondsOfTime(c.last_progress_realtime_ns));
                       }},
-    CommunicatorGauge{Metric::kTimingDuty, Merge::kLowest,
-                      [](const Communicator& c) { return If(true, TimingDuty(c)); }},
     CommunicatorGauge{Metric::kArrivalUncertainty, Merge::kHighest,
                       [](const Communicator& c) {
                         const collector::ArrivalUncertainty& uncertainty = c.arrival_uncertainty;

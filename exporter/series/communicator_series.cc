@@ -44,10 +44,8 @@ constexpr std::array kRecvCounters{
     SizeCounter{Metric::kRecvBusySeconds, &collector::SizeClassSnapshot::busy_ns, kNsPerSecond},
 };
 
-const FunctionGroup kSends{
-    .members = {Function::kSend}, .labels = nullptr, .sizes = {}, .phases = {}};
-const FunctionGroup kReceives{
-    .members = {Function::kRecv}, .labels = nullptr, .sizes = {}, .phases = {}};
+const FunctionGroup kSends{.members = {Function::kSend}, .labels = nullptr, .sizes = {}};
+const FunctionGroup kReceives{.members = {Function::kRecv}, .labels = nullptr, .sizes = {}};
 constexpr std::array kSendAndRecv{Function::kSend, Function::kRecv};
 
 // Of the members together: that of the only one, or their sum in `sum`. Null: none is known.
@@ -77,7 +75,6 @@ CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, LabelCache& l
       collective_labels_[static_cast<size_t>(function)] = id;
     for (const SizeGroup& sizes : one.sizes)
       size_labels_.push_back(builder.AddLabels(sizes.labels));
-    for (const SharedLabels& phase : one.phases) phase_labels_.push_back(builder.AddLabels(phase));
   }
   for (size_t i = 0; functions.splits_durations && i < kSizeClassCount; ++i)
     size_alone_labels_[i] = builder.AddLabels(functions.size_alone[i]);
@@ -92,7 +89,6 @@ void CommunicatorSeries::AddNamed(const SeriesGroup& group, DetailLevel level) {
   builder_.CountSince(group.CreatedRealtimeNs());
   AddFunctions(group, labels);
   network_.Add(group, labels);
-  network_.AddPeers(group, labels);
   std::optional<collector::DerivedCounts> sum;
   if (const collector::DerivedCounts* const derived = DerivedOf(group, sum)) {
     AddDerived(group, *derived, labels);
@@ -134,11 +130,9 @@ void CommunicatorSeries::AddFunctions(const SeriesGroup& group, LabelsId labels)
   AddPointToPoint(group, labels, kReceives);
   AddApiCalls(group, labels);
   const LabelsId* sizes = size_labels_.data();
-  const LabelsId* phases = phase_labels_.data();
   for (const FunctionGroup& functions : functions_.collectives) {
-    if (WasUsed(group, functions)) AddCollective(group, labels, functions, sizes, phases);
+    if (WasUsed(group, functions)) AddCollective(group, labels, functions, sizes);
     sizes += functions.sizes.size();
-    phases += functions.phases.size();
   }
 }
 
@@ -153,8 +147,7 @@ void CommunicatorSeries::AddApiCalls(const SeriesGroup& group, LabelsId labels) 
 }
 
 void CommunicatorSeries::AddCollective(const SeriesGroup& group, LabelsId labels,
-                                       const FunctionGroup& functions, const LabelsId* sizes,
-                                       const LabelsId* phases) {
+                                       const FunctionGroup& functions, const LabelsId* sizes) {
   // The sum over the size classes is one class without the label.
   const std::array whole{SizeGroup{.sizes = {}, .labels = nullptr}};
   const LabelsId labels_of_whole = CollectiveLabelsOf(functions);
@@ -175,30 +168,12 @@ void CommunicatorSeries::AddCollective(const SeriesGroup& group, LabelsId labels
     }
   }
   AddDurations(Metric::kCollectiveDuration, group, labels, functions, size_classes);
-  AddPhases(group, labels, functions, phases);
   if (!HasBusBytes(group, functions)) return;
   for (size_t i = 0; builder_.Serves(Metric::kCollectiveBusBytes) && i < ranges.size(); ++i) {
     builder_.Add(Metric::kCollectiveBusBytes, labels, sizes[i],
                  SumOfBusBytes(group, functions, ranges[i].sizes));
   }
   AddHistogram(Metric::kCollectiveBusBandwidth, group, labels, functions);
-}
-
-void CommunicatorSeries::AddPhases(const SeriesGroup& group, LabelsId labels,
-                                   const FunctionGroup& functions, const LabelsId* phases) {
-  if (!builder_.Serves(Metric::kCollectivePhaseSeconds)) return;
-  std::array<double, kKernelPhaseCount> seconds{};
-  bool is_reported = false;
-  for (size_t i = 0; i < kKernelPhaseCount; ++i) {
-    const auto value = [&](const collector::FunctionSnapshot& counts) {
-      return counts.phase_ns[i];
-    };
-    seconds[i] = static_cast<double>(Sum(group, functions.members, value)) / kNsPerSecond;
-    is_reported = is_reported || seconds[i] != 0;
-  }
-  for (size_t i = 0; is_reported && i < kKernelPhaseCount; ++i) {
-    builder_.Add(Metric::kCollectivePhaseSeconds, labels, phases[i], seconds[i]);
-  }
 }
 
 void CommunicatorSeries::AddPointToPoint(const SeriesGroup& group, LabelsId labels,

@@ -37,9 +37,7 @@ class CommunicatorSeries {
   void AddDurations(Metric metric, const SeriesGroup& group, LabelsId labels,
                     const FunctionGroup& functions, const LabelsId* sizes);
   void AddCollective(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions,
-                     const LabelsId* sizes, const LabelsId* phases);
-  void AddPhases(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions,
-                 const LabelsId* phases);
+                     const LabelsId* sizes);
   void AddPointToPoint(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions);
   void AddArrivals(const SeriesGroup& group, LabelsId labels);
   void AddDerived(const SeriesGroup& group, const collector::DerivedCounts& derived,
@@ -63,8 +61,7 @@ class CommunicatorSeries {
   // Label `function`, of calls and operations in flight.
   std::array<LabelsId, kFunctionCount> function_labels_{};
   std::array<LabelsId, kFunctionCount> collective_labels_{};  // label `collective`
-  std::vector<LabelsId> size_labels_;   // of all groups of collectives, in order
-  std::vector<LabelsId> phase_labels_;  // the same
+  std::vector<LabelsId> size_labels_;  // of all groups of collectives, in order
   std::array<LabelsId, kSizeClassCount> size_alone_labels_{};
   bool splits_durations_ = false;  // of the group that is being added
 };

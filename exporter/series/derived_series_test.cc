@@ -207,13 +207,5 @@ TEST(DerivedSeries, OfProcessesWithTheSameLabelsAreSumsThatNeverDecrease) {
   EXPECT_EQ(value(NodeOf({DerivedProcess(8, 1'000'000'000), DerivedProcess(9, 2'000'000'000)})), 6);
 }
 
-TEST(DerivedSeries, OfTheStateAreServedIfThereIsOne) {
-  collector::NodeSnapshot node;
-  EXPECT_TRUE(ScrapedNode(node).Values(Metric::kStateErrors).empty());
-  node.state_errors.emplace()[static_cast<size_t>(collector::StateError::kDamaged)] = 3;
-  EXPECT_EQ(ScrapedNode(node).Value(Metric::kStateErrors, "reason=damaged"), 3);
-  EXPECT_EQ(ScrapedNode(node).Value(Metric::kStateErrors, "reason=foreign"), 0);
-}
-
 }  // namespace
 }  // namespace nccl_exporter::exporter

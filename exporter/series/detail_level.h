@@ -15,10 +15,9 @@ namespace nccl_exporter::exporter {
 enum class DetailLevel : uint8_t {
   kFolded,       // nothing: the communicator is part of comm="other"
   kAlerts,       // what rules read
-  kCollectives,  // all but histograms and peers, with sums over the size classes
+  kCollectives,  // all but histograms, with sums over the size classes
   kSizes,        // the same, with size classes instead of their sums
-  kAllButPeers,  // with histograms
-  kAll,          // with network time by peer
+  kAll,          // with histograms
   kCount
 };
 inline constexpr size_t kDetailLevelCount = static_cast<size_t>(DetailLevel::kCount);
@@ -26,8 +25,7 @@ inline constexpr size_t kDetailLevelCount = static_cast<size_t>(DetailLevel::kCo
 // The first level that has all series of the family.
 constexpr DetailLevel LevelOf(const MetricRow& row) {
   if (row.part == MetricPart::kAlerts) return DetailLevel::kAlerts;
-  if (row.labels.starts_with("peer,")) return DetailLevel::kAll;
-  if (row.type == MetricType::kHistogram) return DetailLevel::kAllButPeers;
+  if (row.type == MetricType::kHistogram) return DetailLevel::kAll;
   return row.labels.ends_with(",size") ? DetailLevel::kSizes : DetailLevel::kCollectives;
 }
 
@@ -39,8 +37,6 @@ inline constexpr auto kLevelsOfMetrics = [] {
 }();
 static_assert(kLevelsOfMetrics[static_cast<size_t>(Metric::kCollectiveBytes)] ==
               DetailLevel::kSizes);
-static_assert(kLevelsOfMetrics[static_cast<size_t>(Metric::kNetworkPeerTimedBytes)] ==
-              DetailLevel::kAll);
 
 constexpr DetailLevel LevelOf(Metric metric) {
   return kLevelsOfMetrics[static_cast<size_t>(metric)];

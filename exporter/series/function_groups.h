@@ -29,9 +29,8 @@ struct SizeGroup {
 
 struct FunctionGroup {
   std::vector<Function> members;
-  SharedLabels labels;               // collective or function, if it is kept
-  std::vector<SizeGroup> sizes;      // of collectives
-  std::vector<SharedLabels> phases;  // collective, phase; by KernelPhase
+  SharedLabels labels;           // collective or function, if it is kept
+  std::vector<SizeGroup> sizes;  // of collectives
 
   // The index of the size class in `sizes`, which are all classes, or one for all of them.
   size_t SizeOf(size_t size_class) const { return sizes.size() == 1 ? 0 : size_class; }
@@ -73,11 +72,7 @@ class FunctionGroups {
       name.push_back({std::string(label), std::string(TraitsOf(functions.front()).name)});
     FunctionGroup group{.members = std::move(functions),
                         .labels = std::make_shared<const LabelSet>(name),
-                        .sizes = {},
-                        .phases = {}};
-    for (const CodeRow<KernelPhase>& phase : kKernelPhases) {
-      group.phases.push_back(With(name, "phase", std::string(phase.name)));
-    }
+                        .sizes = {}};
     if (!filter.Keeps("size")) {
       group.sizes.push_back({.sizes = {}, .labels = group.labels});
       return group;

@@ -33,6 +33,7 @@ class MetricFilter {
   std::string SetBandwidthBounds(std::string_view list);  // bytes per second, likewise
   std::string SetNativeSchema(std::string_view schema);   // 0 to 3, or "off"
   void SplitDurations() { splits_durations_ = true; }
+  void PutUserLabelsEverywhere() { has_user_labels_everywhere_ = true; }
 
   bool Serves(std::string_view family) const { return !disabled_.contains(family); }
   bool Keeps(std::string_view label) const { return !dropped_.contains(label); }
@@ -48,6 +49,10 @@ class MetricFilter {
   // Whether histograms of durations have the label `size`, if it is kept.
   bool splits_durations() const { return splits_durations_ && Keeps("size"); }
 
+  // Whether the labels of NCCL_EXPORTER_LABELS are on every series of the job, and not only on
+  // nccl_rank_info.
+  bool has_user_labels_everywhere() const { return has_user_labels_everywhere_; }
+
   // Families and labels that are switched off and that the rules of deploy/prometheus need,
   // separated by commas.
   std::string TakenFromRules() const;
@@ -60,6 +65,7 @@ class MetricFilter {
                                      kClassicBandwidthBounds.end()};
   std::optional<int> native_schema_ = DurationBuckets::kSchema;
   bool splits_durations_ = false;
+  bool has_user_labels_everywhere_ = false;
 };
 
 // All families of the catalogue without series, in its order and indexed by Metric. Histograms have

@@ -45,38 +45,6 @@ void NetworkSeries::AddBusBytes(const collector::NetworkBusBytes& counts, Labels
   }
 }
 
-void NetworkSeries::AddPeers(const SeriesGroup& group, LabelsId labels) const {
-  const bool serves = builder_.Serves(Metric::kNetworkPeerWaitSeconds) ||
-                      builder_.Serves(Metric::kNetworkPeerTimedBytes);
-  if (!serves || group.members.size() != 1) return;
-  for (const auto& [peer, counts] : group.members.front().communicator->network_peers) {
-    const bool is_rank = peer != collector::PeerNetworkCounts::kOthers;
-    const std::string name = is_rank ? std::to_string(peer) : "other";
-    for (size_t i = 0; i < kNetworkDirectionCount; ++i) {
-      if (counts.directions[i].operations != 0)
-        AddPeer(name, static_cast<NetworkDirection>(i), counts.directions[i], labels);
-    }
-  }
-}
-
-void NetworkSeries::AddPeer(const std::string& peer, NetworkDirection direction,
-                            const collector::NetworkDirectionCounts& counts,
-                            LabelsId labels) const {
-  const Label of_peer{"peer", peer};
-  const Label of_direction{"direction",
-                           std::string(kNetworkDirections[static_cast<size_t>(direction)].name)};
-  for (const auto& state : kNetworkStates) {
-    const std::optional<uint64_t> wait_ns = counts.WaitNs(direction, state.id);
-    if (!wait_ns) continue;
-    const LabelsId of_state =
-        builder_.AddLabels({of_peer, of_direction, {"state", std::string(state.name)}});
-    builder_.Add(Metric::kNetworkPeerWaitSeconds, labels, of_state,
-                 static_cast<double>(*wait_ns) / kNsPerSecond);
-  }
-  builder_.Add(Metric::kNetworkPeerTimedBytes, labels, builder_.AddLabels({of_peer, of_direction}),
-               static_cast<double>(counts.bytes));
-}
-
 void NetworkSeries::AddDirection(NetworkDirection direction,
                                  const collector::NetworkDirectionCounts& counts,
                                  LabelsId labels) const {

@@ -25,13 +25,7 @@ class NetworkSeries {
   // Adds what timed bytes are scaled by, at most four: those of a direction that was used.
   void AddBusBytes(const collector::NetworkBusBytes& counts, LabelsId labels) const;
 
-  // Adds those of each peer of a communicator, at most eight for a peer. A group of several members
-  // has none: a rank in one of their communicators is another one in the next.
-  void AddPeers(const SeriesGroup& group, LabelsId labels) const;
-
  private:
-  void AddPeer(const std::string& peer, NetworkDirection direction,
-               const collector::NetworkDirectionCounts& counts, LabelsId labels) const;
   void AddDirection(NetworkDirection direction, const collector::NetworkDirectionCounts& counts,
                     LabelsId labels) const;
 

@@ -64,24 +64,6 @@ struct BusyNeed {
 
 constexpr size_t kTen = 10;
 
-TEST(SeriesLimitTest, NetworkTimeByPeerGoesBeforeAnyHistogram) {
-  const BusyNeed need;
-  collector::ProcessSnapshot process = ProcessWith(1, kTen);
-  for (collector::CommunicatorSnapshot& communicator : process.communicators) {
-    collector::PeerNetworkCounts& peer = communicator.network_peers.emplace_back();
-    peer.peer = 1;
-    for (collector::NetworkDirectionCounts& counts : peer.counts.directions) counts.operations = 1;
-  }
-  constexpr size_t kOfAPeer = 8;
-  const size_t others = need.room_of_alerts + need.collectives + need.sizes + need.histograms;
-  const size_t limit = need.LimitFor(kTen * others + 3 * kOfAPeer);
-  const ScrapedNode scrape(NodeOf({process}), limit);
-  EXPECT_LE(scrape.samples(), limit);
-  EXPECT_EQ(scrape.drops().by_user.at(1000), (SeriesDrops::Counts{7 * kOfAPeer, 0, 0, 0, 0, 0, 0}));
-  EXPECT_EQ(scrape.Values(Metric::kSendDuration).size(), kTen);
-  EXPECT_EQ(scrape.Values(Metric::kNetworkPeerTimedBytes).size(), 3 * 2u);
-}
-
 // Regression: the 4th communicator and all later ones of this node were folded.
 TEST(SeriesLimitTest, HistogramsGoFirstThoseOfTheYoungestBeforeOthers) {
   const BusyNeed need;
@@ -91,7 +73,7 @@ TEST(SeriesLimitTest, HistogramsGoFirstThoseOfTheYoungestBeforeOthers) {
   EXPECT_LE(scrape.samples(), limit);
   EXPECT_EQ(scrape.drops().Of(SeriesLoss::kHistogram), 7 * need.histograms);
   EXPECT_EQ(scrape.drops().by_user.at(1000),
-            (SeriesDrops::Counts{0, 7 * need.histograms, 0, 0, 0, 0, 0}));
+            (SeriesDrops::Counts{7 * need.histograms, 0, 0, 0, 0, 0}));
   EXPECT_EQ(
       scrape.Values(Metric::kCollectiveBytes).size(),
       kTen * ScrapedNode(NodeOf({ProcessWith(1, 1)})).Values(Metric::kCollectiveBytes).size());
@@ -107,7 +89,7 @@ TEST(SeriesLimitTest, ThenSizeClassesOfWhichTheSumStays) {
   const ScrapedNode scrape(NodeOf({ProcessWith(1, kTen)}), limit);
   EXPECT_LE(scrape.samples(), limit);
   EXPECT_EQ(scrape.drops().by_user.at(1000),
-            (SeriesDrops::Counts{0, kTen * need.histograms, 6 * need.sizes, 0, 0, 0, 0}));
+            (SeriesDrops::Counts{kTen * need.histograms, 6 * need.sizes, 0, 0, 0, 0}));
   const auto bytes = [&](const std::string& comm, const std::string& rest) {
     return scrape.Value(
         Metric::kCollectiveBytes,
@@ -127,7 +109,7 @@ TEST(SeriesLimitTest, ThenCollectivesAndAlertSeriesStay) {
   const ScrapedNode scrape(NodeOf({ProcessWith(1, kTen)}), limit);
   EXPECT_LE(scrape.samples(), limit);
   EXPECT_EQ(scrape.drops().by_user.at(1000),
-            (SeriesDrops::Counts{0, kTen * need.histograms, kTen * need.sizes,
+            (SeriesDrops::Counts{kTen * need.histograms, kTen * need.sizes,
                                  8 * (need.collectives - 1), 0, 0, 0}));
   EXPECT_EQ(scrape.Values(Metric::kRankInfo).size(), kTen);
   EXPECT_EQ(scrape.Values(Metric::kRankPointToPoint).size(), kTen);
@@ -146,7 +128,7 @@ TEST(SeriesLimitTest, CommunicatorsFoldLast) {
   EXPECT_LE(scrape.samples(), limit);
   EXPECT_EQ(
       scrape.drops().by_user.at(1000),
-      (SeriesDrops::Counts{0, 6 * need.histograms, 6 * need.sizes,
+      (SeriesDrops::Counts{6 * need.histograms, 6 * need.sizes,
                            6 * (need.collectives - 1) + kDetailOfProcess, 4 * need.all, 0, 0}));
   EXPECT_EQ(scrape.Values(Metric::kRankInfo).size(), 6u);
   EXPECT_EQ(scrape.Value(Metric::kApiCalls,

@@ -109,9 +109,9 @@ TEST(SeriesMergingTest, BusBytesOfTheNodeAreSummedWhereLabelsAreShared) {
       << "a direction without bytes has none";
 }
 
-collector::PeerNetworkCounts PeerOf(int peer) {
-  collector::PeerNetworkCounts counts{.peer = peer, .counts = {}};
-  for (collector::NetworkDirectionCounts& direction : counts.counts.directions)
+collector::NetworkCounts SomeNetworkCounts() {
+  collector::NetworkCounts counts;
+  for (collector::NetworkDirectionCounts& direction : counts.directions)
     direction = {.wait_ns = {1, 2, 3, 4}, .bytes = 5, .operations = 1};
   return counts;
 }
@@ -125,8 +125,7 @@ TEST(SeriesMergingTest, NoRankHasMoreThanTenSeriesOfTheNetworkOnAFullPage) {
       collector::CommunicatorSnapshot communicator = EmptyCommunicator(id, rank);
       for (size_t i = 0; i < kFunctionCount; ++i)
         AddOperation(communicator, static_cast<Function>(i), 1 << 24, 1000);
-      communicator.network = PeerOf(0).counts;
-      communicator.network_peers = {PeerOf(7), PeerOf(collector::PeerNetworkCounts::kOthers)};
+      communicator.network = SomeNetworkCounts();
       collector::DerivedCounts& derived = communicator.derived.emplace();
       if (rank == 0) derived.node.emplace().network = kSomeBusBytes;
       communicators.push_back(std::move(communicator));
@@ -136,8 +135,7 @@ TEST(SeriesMergingTest, NoRankHasMoreThanTenSeriesOfTheNetworkOnAFullPage) {
   const ScrapedNode scrape(NodeOf(std::move(processes)));
   std::map<std::string, size_t> of_ranks, of_nodes;
   for (const MetricRow& row : kMetrics) {
-    const bool is_of_rank =
-        row.name.starts_with("nccl_network_") && !row.name.starts_with("nccl_network_peer_");
+    const bool is_of_rank = row.name.starts_with("nccl_network_");
     if (!is_of_rank && !row.name.starts_with("nccl_node_network_")) continue;
     for (const auto& [labels, value] : scrape.Values(row.id)) {
       EXPECT_NE(value, 0);
@@ -148,28 +146,6 @@ TEST(SeriesMergingTest, NoRankHasMoreThanTenSeriesOfTheNetworkOnAFullPage) {
   EXPECT_THAT(of_ranks, testing::Each(testing::Pair(testing::_, 10)));
   EXPECT_THAT(of_nodes, testing::SizeIs(2)) << "on one rank of each communicator";
   EXPECT_THAT(of_nodes, testing::Each(testing::Pair(testing::_, 4)));
-}
-
-TEST(SeriesMergingTest, APeerHasAtMostEightSeries) {
-  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
-  const size_t without = ScrapedNode(NodeOf({ProcessOf(1, {communicator})})).samples();
-  communicator.network_peers = {PeerOf(7), PeerOf(collector::PeerNetworkCounts::kOthers)};
-  const ScrapedNode scrape(NodeOf({ProcessOf(1, {communicator})}));
-  EXPECT_EQ(scrape.samples(), without + 16);
-  EXPECT_EQ(scrape.Value(Metric::kNetworkPeerWaitSeconds, "peer=7,direction=recv,state=gpu,"), 3e-9)
-      << "a receive that is not posted waits for its own GPU";
-  EXPECT_EQ(scrape.Value(Metric::kNetworkPeerWaitSeconds, "peer=other,direction=send,state=peer,"),
-            2e-9);
-  EXPECT_EQ(scrape.Value(Metric::kNetworkPeerTimedBytes, "peer=other,direction=recv,"), 5);
-}
-
-TEST(SeriesMergingTest, CommunicatorsThatShareTheirLabelsHaveNoSeriesByPeer) {
-  collector::CommunicatorSnapshot closed = EmptyCommunicator(1, 0);
-  closed.is_closed = true;
-  collector::CommunicatorSnapshot open = EmptyCommunicator(1, 0);
-  closed.network_peers = open.network_peers = {PeerOf(3)};
-  const ScrapedNode scrape(NodeOf({ProcessOf(1, {open, closed})}));
-  EXPECT_THAT(scrape.Values(Metric::kNetworkPeerWaitSeconds), testing::IsEmpty());
 }
 
 TEST(SeriesMergingTest, NeverSumsWhatSegmentsOfTwoUsersClaim) {

@@ -30,7 +30,7 @@ constexpr std::array kPassingFamilies{
     Metric::kStalledOldestInFlightStart, Metric::kOldestInFlightStart};
 
 constexpr std::array kLevelsOfDetail{DetailLevel::kCollectives, DetailLevel::kSizes,
-                                     DetailLevel::kAllButPeers, DetailLevel::kAll};
+                                     DetailLevel::kAll};
 
 class SnapshotFamilies {
  public:
@@ -114,11 +114,6 @@ class SnapshotFamilies {
       builder_.Add(Metric::kUserUncomparedCommunicators, kNoLabels, builder_.AddLabel("uid", uid),
                    static_cast<double>(user.count));
     }
-    for (size_t i = 0; snapshot_.state_errors && i < collector::kStateErrors.size(); ++i) {
-      builder_.Add(Metric::kStateErrors, kNoLabels,
-                   builder_.AddLabel("reason", collector::kStateErrors[i].name),
-                   static_cast<double>((*snapshot_.state_errors)[i]));
-    }
     builder_.Add(Metric::kArrivalMatching, kNoLabels, kNoLabels,
                  static_cast<double>(snapshot_.arrival_matching_ns) / 1e9);
     builder_.Add(Metric::kSnapshotTimestamp, kNoLabels, kNoLabels,
@@ -180,7 +175,6 @@ class SnapshotFamilies {
     const size_t alerts = added(DetailLevel::kAlerts);
     const size_t collectives = alerts + added(DetailLevel::kCollectives);
     const size_t sizes = added(DetailLevel::kSizes);
-    const size_t histograms = collectives + sizes + added(DetailLevel::kAllButPeers);
     std::array<size_t, kDetailLevelCount> expected{};
     const size_t label_samples = SamplesOfLabels(group.labels->text().size());
     for (const Metric metric : kPassingFamilies) {
@@ -188,8 +182,8 @@ class SnapshotFamilies {
         expected[static_cast<size_t>(LevelOf(metric))] += label_samples;
     }
     return {.uid = UserOf(group),
-            .samples = {0, alerts, collectives + sizes / classes, collectives + sizes, histograms,
-                        histograms + added(DetailLevel::kAll)},
+            .samples = {0, alerts, collectives + sizes / classes, collectives + sizes,
+                        collectives + sizes + added(DetailLevel::kAll)},
             .expected = expected};
   }
 
@@ -371,8 +365,7 @@ class SnapshotFamilies {
     const auto count = [&](DetailLevel lost, DetailLevel before, SeriesLoss loss) {
       if (level < lost) drops_.Add(need.uid, loss, need.Of(lost) - need.Of(before));
     };
-    count(DetailLevel::kAll, DetailLevel::kAllButPeers, SeriesLoss::kPeer);
-    count(DetailLevel::kAllButPeers, DetailLevel::kSizes, SeriesLoss::kHistogram);
+    count(DetailLevel::kAll, DetailLevel::kSizes, SeriesLoss::kHistogram);
     count(DetailLevel::kSizes, DetailLevel::kCollectives, SeriesLoss::kSizeClass);
     count(DetailLevel::kCollectives, DetailLevel::kAlerts, SeriesLoss::kCollective);
   }

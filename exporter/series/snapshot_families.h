@@ -68,7 +68,6 @@ struct SeriesMemory {
 
 // What happens to samples above the limit.
 enum class SeriesLoss : uint8_t {
-  kPeer,
   kHistogram,
   kSizeClass,
   kCollective,
@@ -79,7 +78,6 @@ enum class SeriesLoss : uint8_t {
 };
 inline constexpr size_t kSeriesLossCount = static_cast<size_t>(SeriesLoss::kCount);
 inline constexpr CodeTable<SeriesLoss> kSeriesLosses{{
-    {SeriesLoss::kPeer, "peers", "network time by peer"},
     {SeriesLoss::kHistogram, "histograms", "histograms of communicators"},
     {SeriesLoss::kSizeClass, "sizes", "size classes, of which the sum is served"},
     {SeriesLoss::kCollective, "collectives", "all else but the alert series"},

@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <optional>
+#include <regex>
 #include <string>
 
 #include "exporter/series/labels/series_labels.h"
 #include "exporter/testing/scraped_node.h"
 #include "proto/identity_variables.h"
+#include "proto/user_labels.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -222,7 +224,7 @@ TEST(SnapshotFamiliesTest, StalledCommunicatorsShowTheirStateAndOthersDoNot) {
     EXPECT_TRUE(idle.Values(Metric::kStalledProcessProgress).empty()) << "nothing is unseen";
     process.communicators[0].in_flight = communicator.in_flight;
   }
-  // In windows of sampling, completion is not known.
+  // Completion is not known.
   process.communicators[0].completion_is_known = false;
   const ScrapedNode blind(NodeOf({process}));
   EXPECT_EQ(blind.Value(Metric::kStalledStartedSequence), 9);
@@ -258,23 +260,78 @@ collector::ProcessSnapshot FullyKnownProcess() {
   return process;
 }
 
+void Ask(collector::ProcessSnapshot& process, const std::string& name, const std::string& value) {
+  process.identity.insert(process.identity.begin(), {std::string(kUserLabelKey) + name, value});
+}
+
+TEST(SnapshotFamiliesTest, LabelsOfTheUsersOwnAreOnTheInfoOfARankOrOnEverySeries) {
+  collector::ProcessSnapshot process = ProcessOf(1, {BusyCommunicator(1)});
+  Ask(process, "run", "y z");
+  Ask(process, "team", "x");
+  // As only a forged segment has them.
+  Ask(process, "rank", "99");
+  Ask(process, "__name__", "up");
+  Ask(process, "", "nothing");
+  const auto lacking = [&](const MetricFilter& filter) {
+    size_t count = 0;
+    const ScrapedNode scrape(NodeOf({process}), kSeriesLimit, filter);
+    for (const MetricRow& row : kMetrics) {
+      for (const auto& [labels, value] : scrape.Values(row.id)) {
+        EXPECT_EQ(labels.find("99"), std::string::npos) << labels;
+        EXPECT_EQ(labels.find("__name__"), std::string::npos) << labels;
+        const bool has_both = labels.find("team=x,run=y z,") != std::string::npos;
+        const bool is_expected = filter.has_user_labels_everywhere()
+                                     ? row.scope != LabelScope::kDaemon
+                                     : row.id == Metric::kRankInfo;
+        EXPECT_EQ(has_both, is_expected) << row.name << ' ' << labels;
+        count += !has_both;
+      }
+    }
+    return count;
+  };
+  MetricFilter everywhere;
+  everywhere.PutUserLabelsEverywhere();
+  EXPECT_GT(lacking({}), lacking(everywhere) + 20);
+}
+
+// So a name that gets a meaning here is refused from then on.
+TEST(SnapshotFamiliesTest, NoLabelOfASeriesMayBeAskedFor) {
+  const auto snapshot = ExampleSnapshot();
+  const ScrapedNode scrape(*snapshot);
+  size_t names = 0;
+  for (const MetricRow& row : kMetrics) {
+    for (const auto& [labels, value] : scrape.Values(row.id)) {
+      const std::regex label("(?:^|,)([a-zA-Z_]+)=");
+      for (std::sregex_iterator i(labels.begin(), labels.end(), label), end; i != end; ++i, ++names)
+        EXPECT_FALSE(IsUserLabelName((*i)[1].str())) << (*i)[1] << " of " << row.name;
+    }
+  }
+  EXPECT_GT(names, 100u);
+  for (const IdentityVariable& variable : kIdentityVariables)
+    EXPECT_FALSE(IsUserLabelName(variable.label)) << variable.label;
+}
+
 // Regresses: a rank of torchrun under Slurm had 28 labels in the series that all hang alerts read,
 // and 31 in the store, which stores refuse.
 TEST(SnapshotFamiliesTest, SeriesHaveFewEnoughLabelsForStores) {
   constexpr long kAddedLater = 3;  // name, job, instance
-  const ScrapedNode scrape(NodeOf({FullyKnownProcess()}));
-  size_t families = 0;
-  for (const MetricRow& row : kMetrics) {
-    if (row.part != MetricPart::kAlerts) continue;
-    const auto values = scrape.Values(row.id);
-    families += !values.empty();
-    for (const auto& [labels, value] : values) {
-      EXPECT_LE(std::ranges::count(labels, ',') + kAddedLater,
-                row.id == Metric::kRankInfo ? 29 : 20)
-          << row.name << ' ' << labels;
+  collector::ProcessSnapshot with_labels = FullyKnownProcess();
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"}) Ask(with_labels, name, "x");
+  for (const collector::ProcessSnapshot& process : {FullyKnownProcess(), with_labels}) {
+    const ScrapedNode scrape(NodeOf({process}));
+    size_t families = 0;
+    for (const MetricRow& row : kMetrics) {
+      if (row.part != MetricPart::kAlerts) continue;
+      const auto values = scrape.Values(row.id);
+      families += !values.empty();
+      for (const auto& [labels, value] : values) {
+        EXPECT_LE(std::ranges::count(labels, ',') + kAddedLater,
+                  row.id == Metric::kRankInfo ? 29 : 20)
+            << row.name << ' ' << labels;
+      }
     }
+    EXPECT_GT(families, 15u);
   }
-  EXPECT_GT(families, 15u);
   collector::ProcessSnapshot in_slurm = FullyKnownProcess();
   std::erase_if(in_slurm.identity, [](const auto& pair) {
     return pair.first.starts_with("POD_") || pair.first == "CONTAINER_NAME";
@@ -313,13 +370,6 @@ TEST(SnapshotFamiliesTest, LossesThatAlertsReadAreOneSumOfEachKind) {
   process.losses[static_cast<size_t>(Loss::kIncompleteAtFinalize)] = 1;
   process.losses[static_cast<size_t>(Loss::kCommunicatorDrifting)] = 1;
   EXPECT_TRUE(ScrapedNode(NodeOf({process})).Values(Metric::kOperationsUnfollowed).empty());
-}
-
-TEST(SnapshotFamiliesTest, TimingDutyIsZeroWithoutATimingSource) {
-  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
-  EXPECT_EQ(ScrapedNode(NodeOfOne(communicator)).Value(Metric::kTimingDuty), 1);
-  communicator.timing_source = TimingSource::kNone;
-  EXPECT_EQ(ScrapedNode(NodeOfOne(communicator)).Value(Metric::kTimingDuty), 0);
 }
 
 TEST(SnapshotFamiliesTest, CommunicatorsWithoutIdentityWaitForIt) {
@@ -373,7 +423,7 @@ TEST(SnapshotFamiliesTest, RankInfoHasLabelsOfKnownVariablesAndOfNoOthers) {
   const auto values = ScrapedNode(NodeOf({process})).Values(Metric::kRankInfo);
   ASSERT_EQ(values.size(), 1u);
   EXPECT_THAT(values.begin()->first,
-              testing::EndsWith("sampling_reason=default,plugin_version=1.2.3,pod_uid=u,"));
+              testing::EndsWith("timing_reason=default,plugin_version=1.2.3,pod_uid=u,"));
 }
 
 TEST(SnapshotFamiliesTest, LabelValuesAreValidAndBounded) {

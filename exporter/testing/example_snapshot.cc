@@ -51,8 +51,6 @@ collector::ProcessSnapshot TrainingProcess() {
   AddOperation(world, Function::kRecv, 8192, 0);
   AddOperation(world, Function::kOther, 64, 15259);
   world.functions.Change(static_cast<size_t>(Function::kBroadcast)).calls = 5;
-  world.functions.Change(static_cast<size_t>(Function::kAllReduce)).phase_ns = {400000, 2000000,
-                                                                                100000};
   world.started_sequence = 5;
   world.completed_sequence = 4;
   world.completion_is_known = true;
@@ -80,16 +78,6 @@ collector::ProcessSnapshot TrainingProcess() {
   }};
   windowed.network_share_ppm = 100000;
   windowed.network_bus_bytes = {{.all = {10ull << 30, 10ull << 30}, .timed = {1 << 30, 1 << 30}}};
-  windowed.network_peers = {
-      {.peer = 1,
-       .counts = {{{{.wait_ns = {90000000, 15000000, 2000000000, 0},
-                     .bytes = 1 << 29,
-                     .operations = 48}}}}},
-      {.counts = {
-           {{{.wait_ns = {10000000, 5000000, 1000000000, 0}, .bytes = 1 << 29, .operations = 48},
-             {.wait_ns = {50000000, 25000000, 4000000000, 600000000},
-              .bytes = 1 << 29,
-              .operations = 48}}}}}};
   process.communicators.push_back(std::move(windowed));
 
   collector::CommunicatorSnapshot unknown = EmptyCommunicator(0, 0);
@@ -143,7 +131,6 @@ std::shared_ptr<const collector::NodeSnapshot> ExampleSnapshot() {
   world.is_quiet = true;  // for 9.5 s
   world.progress = 12;
   world.node->progress = 24;
-  snapshot->state_errors.emplace()[static_cast<size_t>(collector::StateError::kUnwritable)] = 1;
   snapshot->segments = {.live = 1, .starting = 0, .exited = 1, .unusable = 1};
   snapshot->segment_errors[static_cast<size_t>(collector::SegmentError::kBadMagic)] = 3;
   snapshot->segment_troubles = {{.error = collector::SegmentError::kBadMagic,

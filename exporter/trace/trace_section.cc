@@ -117,8 +117,6 @@ void Append(const TracedCommunicator& communicator, std::string& out) {
               {"gpu_uuid", Text(communicator.gpu_uuid)},
               {"timing_source", NameOf(communicator.timing_source)},
               {"timing_reason", NameOf(communicator.timing_reason)},
-              {"sampling", NameOf(communicator.sampling_state)},
-              {"sampling_duty_ppm", communicator.sampling_duty_ppm},
               {"whole_since_ns", communicator.whole_since_ns},
               {"overwritten", communicator.overwritten},
               {"beyond_limit", communicator.beyond_limit},
@@ -278,8 +276,6 @@ TracedCommunicator CommunicatorIn(const json& value) {
   communicator.gpu_uuid = TextIn(value.at("gpu_uuid"));
   communicator.timing_source = IdOf(kTimingSources, value.at("timing_source"), "timing source");
   communicator.timing_reason = IdOf(kTimingReasons, value.at("timing_reason"), "timing reason");
-  communicator.sampling_state = IdOf(kSamplingStates, value.at("sampling"), "sampling state");
-  communicator.sampling_duty_ppm = value.at("sampling_duty_ppm").get<uint32_t>();
   communicator.whole_since_ns = TimeIn(value.at("whole_since_ns"));
   communicator.overwritten = value.at("overwritten").get<uint64_t>();
   communicator.beyond_limit = value.at("beyond_limit").get<uint64_t>();

@@ -181,10 +181,6 @@ std::string WhyUntimed(const TracedCommunicator& communicator) {
   if (!HasDurations(communicator.timing_source))
     return fmt::format("no kernel times: {} ({})", NameOf(reason),
                        RowIn(kTimingReasons, reason).meaning);
-  if (communicator.sampling_state != SamplingState::kNone)
-    return fmt::format("only operations in sampling windows have times (state {}, duty {:.1f} %)",
-                       NameOf(communicator.sampling_state),
-                       communicator.sampling_duty_ppm / 10000.0);
   return "";
 }
 

@@ -161,7 +161,6 @@ Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHi
                               ? Json(nullptr)
                               : Json(RowIn(kDriftCauses, here.drift_cause).name)},
           {"probation_launches", here.probation_launches},
-          {"sampling", NameOf(here.sampling_state)},
           {"arrivals", ArrivalsJson(of, here, history, findings)},
           {"network", NetworkJson(of, here, history)}};
 }

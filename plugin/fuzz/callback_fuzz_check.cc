@@ -113,32 +113,6 @@ void CheckNetwork(const char* where, const layout::CommunicatorSlot& slot, uint6
   }
 }
 
-// Peers and the others add up to the communicator. No two blocks have one peer.
-void CheckPeers(const char* where, const layout::CommunicatorSlot& slot,
-                const layout::NetworkPeerTable& table) {
-  for (size_t i = 0; i < kNetworkDirectionCount; ++i) {
-    const layout::NetworkDirectionBlock& all = slot.network.directions[i];
-    uint64_t operations = 0, bytes = 0, wait_ns = 0;
-    for (const layout::NetworkPeerBlock& block : table.blocks) {
-      operations += Load(block.directions[i].operations);
-      bytes += Load(block.directions[i].bytes);
-      wait_ns += Sum(block.directions[i].wait_ns);
-    }
-    if (operations != Load(all.operations) || bytes != Load(all.bytes) ||
-        wait_ns != Sum(all.wait_ns))
-      Fail("%s: peers have %" PRIu64 " network operations of %" PRIu64, where, operations,
-           Load(all.operations));
-  }
-  for (size_t i = 0; i < layout::kNetworkPeerBlocks; ++i) {
-    const uint64_t number = Load(table.blocks[i].number);
-    const bool may_have_one = 1 <= i && i <= Session::kCountedPeers;
-    if (number != 0 && !may_have_one) Fail("%s: block %zu has a peer", where, i);
-    for (size_t j = 1; number != 0 && j < i; ++j) {
-      if (Load(table.blocks[j].number) == number) Fail("%s: blocks of one peer", where);
-    }
-  }
-}
-
 void CheckSizeHistograms(const char* where, const layout::CommunicatorSlot& slot) {
   for (const layout::SizeHistogram& histogram : slot.size_histograms) {
     const uint64_t owner = Load(histogram.owner);
@@ -231,7 +205,6 @@ void Session::CheckMember(Member& member) {
     Fail("%s: state %" PRIx64, where, Load(slot.state));
   CheckSizeHistograms(where, slot);
   CheckNetwork(where, slot, network_stops.load(), network_bytes.load());
-  CheckPeers(where, slot, PeersAt(member.slot));
 
   Totals totals;
   for (size_t i = 0; i < kFunctionCount; ++i) {

@@ -52,7 +52,6 @@ Session::Session(bool with_kernel_timing) {
   setenv("NCCL_EXPORTER_RETENTION_SECONDS", "1", 1);
   setenv("NCCL_EXPORTER_KERNEL_TIMING", with_kernel_timing ? "on" : "off", 1);
   setenv("NCCL_EXPORTER_NETWORK_TIMING", "always", 1);
-  setenv("NCCL_EXPORTER_NETWORK_PEERS", std::to_string(kCountedPeers).c_str(), 1);
   setenv("NCCL_ALLGATHERV_ENABLE", "0", 1);  // without it, no kernel timing on API v6 and v7
 }
 
@@ -80,10 +79,6 @@ const layout::CommunicatorSlot& Session::SlotAt(uint32_t index) const {
   return *(reinterpret_cast<const layout::CommunicatorSlot*>(
                header_.load(std::memory_order_acquire) + 1) +
            index);
-}
-
-const layout::NetworkPeerTable& Session::PeersAt(uint32_t index) const {
-  return *(reinterpret_cast<const layout::NetworkPeerTable*>(&SlotAt(kSlots + 1)) + index);
 }
 
 std::vector<uint64_t> Session::States() const {

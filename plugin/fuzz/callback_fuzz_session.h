@@ -73,7 +73,6 @@ struct Slot {
 class Session {
  public:
   static constexpr int kSlots = 5;  // besides the overflow slot
-  static constexpr size_t kCountedPeers = 3;
   static constexpr int kBerths = 8;
 
   // Sets the plugin's environment up: before its first init. One a process.
@@ -113,7 +112,6 @@ class Session {
 
  private:
   const layout::CommunicatorSlot& SlotAt(uint32_t index) const;
-  const layout::NetworkPeerTable& PeersAt(uint32_t index) const;
   void Map();
   bool FindSlot(Member& member, const Introduction& introduction,
                 const std::vector<uint64_t>& states_before) const;

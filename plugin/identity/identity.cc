@@ -9,10 +9,13 @@
 
 #include "plugin/version.h"
 #include "proto/identity_variables.h"
+#include "proto/user_labels.h"
 
 namespace nccl_exporter::plugin {
 
 static_assert(kIdentityVariables.size() <= layout::kIdentityPairs);
+static_assert(kUserLabelKey.size() + kUserLabelNameBytes < sizeof(layout::IdentityPair::key));
+static_assert(kUserLabelValueBytes < sizeof(layout::IdentityPair::value));
 
 void CopyText(char* field, size_t size, const char* text) {
   size_t length = text == nullptr ? 0 : strnlen(text, size);
@@ -34,7 +37,8 @@ void WriteHostName(layout::SegmentHeader* header) {
   std::memcpy(header->host_name, name, strnlen(name, sizeof(header->host_name)));
 }
 
-void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(const char* name)) {
+void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(const char* name),
+                          const char* labels) {
   header->pid = static_cast<uint64_t>(getpid());
   header->uid = geteuid();
   CopyText(header->plugin_version, sizeof(header->plugin_version), kPluginVersion);
@@ -46,10 +50,20 @@ void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(cons
   const char* slash = std::strrchr(path, '/');
   CopyText(header->executable, sizeof(header->executable), slash != nullptr ? slash + 1 : path);
 
+  // The user's first: no process has all variables, of which the last would find no room.
   uint64_t count = 0;
+  if (labels != nullptr) {
+    ForEachUserLabel(labels, [&](const UserLabel& label) {
+      layout::IdentityPair& pair = header->identity[count++];
+      std::memset(static_cast<void*>(&pair), 0, sizeof(pair));
+      std::memcpy(pair.key, kUserLabelKey.data(), kUserLabelKey.size());
+      std::memcpy(pair.key + kUserLabelKey.size(), label.name.data(), label.name.size());
+      std::memcpy(pair.value, label.value.data(), label.value.size());
+    });
+  }
   for (const IdentityVariable& variable : kIdentityVariables) {
     const char* value = get(variable.name);
-    if (value == nullptr || value[0] == '\0') continue;
+    if (value == nullptr || value[0] == '\0' || count == layout::kIdentityPairs) continue;
     layout::IdentityPair& pair = header->identity[count++];
     CopyText(pair.key, sizeof(pair.key), variable.name);
     CopyText(pair.value, sizeof(pair.value), value);

@@ -16,8 +16,9 @@ namespace nccl_exporter::plugin {
 void CopyText(char* field, size_t size, const char* text);
 
 // Fills pid, uid, host name, executable, identity pairs and version of a header that is not
-// published yet.
-void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(const char* name));
+// published yet. `labels`: a list of proto/user_labels.h; nullptr: none.
+void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(const char* name),
+                          const char* labels = nullptr);
 
 // Ranks of this job, at least 1 each.
 struct LocalRanks {

@@ -15,6 +15,7 @@
 
 #include "plugin/identity/gpu_identity.h"
 #include "plugin/nccl/nccl_version.h"
+#include "proto/user_labels.h"
 
 namespace nccl_exporter::plugin {
 namespace {
@@ -54,6 +55,27 @@ TEST(Identity, CopiesVariablesOfTheAllowListAndNoOther) {
   EXPECT_EQ(pairs.find("RANK="), std::string::npos);
   EXPECT_EQ(header->pid, static_cast<uint64_t>(getpid()));
   EXPECT_STREQ(header->executable, "identity_test");
+}
+
+TEST(Identity, HasThePairsOfTheUsersLabels) {
+  setenv("POD_NAME", "trainer-0", 1);
+  auto header = std::make_unique<layout::SegmentHeader>();
+  const std::string name(kUserLabelNameBytes, 'n'), value(kUserLabelValueBytes, 'v');
+  WriteProcessIdentity(header.get(), Environment, ("team=x," + name + "=" + value).c_str());
+  EXPECT_STREQ(header->identity[0].key, "label:team");
+  EXPECT_STREQ(header->identity[0].value, "x");
+  EXPECT_EQ(header->identity[1].key, "label:" + name);
+  EXPECT_EQ(header->identity[1].value, value);
+  EXPECT_GT(header->identity_count, 2u) << "variables come after them";
+}
+
+TEST(Identity, HasNoMorePairsThanThereIsRoomFor) {
+  auto header = std::make_unique<layout::SegmentHeader>();
+  WriteProcessIdentity(
+      header.get(), [](const char*) { return "7"; }, "a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1");
+  EXPECT_EQ(header->identity_count, layout::kIdentityPairs);
+  EXPECT_STREQ(header->identity[7].key, "label:h");
+  EXPECT_STREQ(header->identity[8].key, "RANK");
 }
 
 // Regresses: names of 63 and 64 bytes, which Linux has and Kubernetes makes, were lost. A user

@@ -14,9 +14,9 @@ struct KernelVerdict {
 
 // What no setting accepts: kernel events that hang or crash the job.
 TimingReason FindDanger(const PolicyInput& input, const ReleaseFacts& facts) {
-  const bool pool_is_sound = input.api_version > kApiOfFirstSoundPool ||
-                             (input.api_version == kApiOfFirstSoundPool &&
-                              input.nccl_version >= kFirstSoundPool);
+  const bool pool_is_sound =
+      input.api_version > kApiOfFirstSoundPool ||
+      (input.api_version == kApiOfFirstSoundPool && input.nccl_version >= kFirstSoundPool);
   if (input.weak_exchange_may_fail && !pool_is_sound) return TimingReason::kReleaseUnsound;
   if (input.shares_resources) return TimingReason::kResourcesShared;
   if (facts.release.broadcasts_lack_events && !input.allgatherv_is_off)
@@ -66,13 +66,10 @@ EventPolicy DecideEvents(const PolicyInput& input) {
   if (kernel.granted) {
     policy.mask |= abi::kKernelCh;
     policy.causes = facts.release.causes;
-    if (input.asks_for_phases && facts.release.has_symmetric_phases)
-      policy.mask |= abi::kKernelPhase;
     policy.source = facts.release.kernel_events == KernelEvents::kWithoutTime
                         ? TimingSource::kKernelCpu
                         : TimingSource::kKernel;
     policy.times_are_on_probation = !facts.is_known;
-    policy.may_change_mask = facts.release.may_change_mask;
   } else {
     policy.mask |= abi::kProxyOp;
     policy.source = TimingSource::kProxy;

@@ -20,7 +20,6 @@ struct PolicyInput {
   uint32_t local_ranks = 1;  // processes of the job on this node, as far as the environment tells
   bool allgatherv_is_off = false;      // NCCL_ALLGATHERV_ENABLE=0, as NCCL reads it
   uint32_t milli_cpus_per_rank = ~0u;  // CPUs that each of them may use, in thousandths
-  bool asks_for_phases = false;        // NCCL_EXPORTER_KERNEL_PHASES
   // Of the machine: a weak compare-exchange may fail although the value is the expected one.
   bool weak_exchange_may_fail = false;
   // Whether kernels by NVLink SHARP over buffers that the job registers are possible.
@@ -36,8 +35,6 @@ struct EventPolicy {
   // the CPU's.
   bool times_are_on_probation = false;
   DriftCauses causes;
-  // Whether the mask may change while the process runs.
-  bool may_change_mask = false;
   // Whether the steps of proxy operations may be asked for, at any time (network_windows.h).
   bool may_time_network = false;
   // Whether somebody else may change it.
@@ -70,9 +67,9 @@ inline constexpr bool kWeakExchangeMayFail = true;
 //      more: nothing waits.
 //   3. Without the rule, n may name an item without KernelCh: nothing writes it, and
 //      ncclCommDestroy hangs.
-// Hence no override by KernelTiming::kOn. A proxy whose pool loses operations, and one that outlives
-// the memory that it polls, have none either. docs/kernel-timing.md lists what the rule does not
-// exclude.
+// Hence no override by KernelTiming::kOn. A proxy whose pool loses operations, and one that
+// outlives the memory that it polls, have none either. docs/kernel-timing.md lists what the rule
+// does not exclude.
 EventPolicy DecideEvents(const PolicyInput& input);
 
 }  // namespace nccl_exporter::plugin

@@ -234,24 +234,6 @@ TEST(EventPolicy, PutsTimesOfReleasesThatAreNotInTheTableOnProbation) {
   EXPECT_TRUE(on_probation(7, 0, KernelTiming::kOn));
 }
 
-TEST(EventPolicy, AsksForPhasesOnlyWhereTheyCostSymmetricKernelsAlone) {
-  constexpr int kKernelPhase = 32768;
-  PolicyInput input{.api_version = 7,
-                    .nccl_version = 23206,
-                    .kernel_timing = KernelTiming::kOn,
-                    .allgatherv_is_off = true,
-                    .asks_for_phases = true};
-  EXPECT_EQ(DecideEvents(input).mask & kKernelPhase, kKernelPhase);
-  input.asks_for_phases = false;
-  EXPECT_EQ(DecideEvents(input).mask & kKernelPhase, 0);
-  input.asks_for_phases = true;
-  input.nccl_version = 23103;
-  EXPECT_EQ(DecideEvents(input).mask & kKernelPhase, 0) << "every kernel would report them";
-  input.nccl_version = 23206;
-  input.kernel_timing = KernelTiming::kOff;
-  EXPECT_EQ(DecideEvents(input).mask & kKernelPhase, 0) << "the bit implies kernel events";
-}
-
 TEST(EventPolicy, LetsTheMaskChangeOnlyWhereBothSidesGoOnCountingAlike) {
   const auto may_change = [](int api, int version, bool allgatherv_is_off) {
     return DecideEvents({api, version, KernelTiming::kOn, kPlenty, 8, allgatherv_is_off})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Table of what is known of each NCCL release: which kernel events it has, which of its work they
 // leave out, and
-// what makes its counters drift. Event policy, drift rules and sampling read it. proto/README.md
+// what makes its counters drift. Event policy and drift rules read it. proto/README.md
 // has the drift rules in prose.
 //
 // Facts were read in NCCL's source; each row names the files. Line numbers are those of the last
@@ -42,16 +42,10 @@ struct NcclRelease {
   // and device counters that differ make NCCL wait for such an entry: ncclCommDestroy hangs (2.29
   // and 2.30), or NCCL polls memory that it has freed (2.31.2).
   bool broadcasts_lack_events = false;
-  // In a launch with several collectives over buffers that are registered for NVLS, the device looks
-  // for the flags of all but the first at wrong places: it may skip the entry that the host waits
-  // for.
+  // In a launch with several collectives over buffers that are registered for NVLS, the device
+  // looks for the flags of all but the first at wrong places: it may skip the entry that the host
+  // waits for.
   bool misplaces_nvls_flags = false;
-  // A change of KernelCh in the mask keeps host and device counters equal, and NCCL loads the mask
-  // at each call.
-  bool may_change_mask = false;
-  // Phases of kernels over symmetric windows, and of no others: what the bit costs, these pay
-  // alone.
-  bool has_symmetric_phases = false;
   // NCCL's RAS client can change the mask while the job runs (CONTROL PROFILER_MASK).
   bool ras_sets_mask = false;
   // The steps of a proxy operation are announced one by one, each a transfer. 2.23 announces
@@ -72,9 +66,6 @@ struct NcclRelease {
 //     request 2369 is open).
 //   misplaces_nvls_flags: device/common.h profilerEnabled() steps by the size of ncclDevWorkColl,
 //     and such work is a ncclDevWorkCollReg (enqueue.cc ncclTasksRegAndEnqueue).
-//   may_change_mask: 2.28.9 and 2.30.7 plugin/profiler.cc ncclProfilerStartGroupApiEvent loads the
-//     mask at each call, proxy.cc ncclProxySaveOp increments with and without KernelCh. 2.31:
-//     ncclProfilerPostPlanWork does not.
 //   ras_sets_mask: 2.31.2 ras/client_support.cc, and plugin/profiler.cc, which applies it again
 //   after each init. forgets_unannounced: 2.31.2 plugin/profiler.cc ncclProfilerPostPlanWork, as
 //   above. ncclProfilerStartTaskEvents
@@ -83,9 +74,6 @@ struct NcclRelease {
 //     proxy.cc ProxyAppend puts all Sends (Receives) of a batch on a channel into one list of
 //     NCCL_PROXY_MAX_SUBS (64), and beyond fails with "Proxy append out of bounds" (issue 2039, an
 //     AlltoAll). From 2.28 on they are not shared.
-//   has_symmetric_phases: 2.32 plugin/profiler.cc profilerEnqueueOp polls workPhases of symmetric
-//     kernels only; device/symmetric/kernel.cuh ncclSymkProfilerStop fences in
-//     ncclDevProfilerModeKernelPhase. 2.31.2 polls them of every kernel (plugin/profiler.cc :1211).
 //   has_network_steps: 2.24.3 misc/profiler.cc ncclProfilerStartSendProxyStepEvent; 2.23.4 takes a
 //     range of steps.
 //   kCostly: issue 2355, closed by 2.32.3. 2.31.3 on: messages to oneself and empty parts are
@@ -115,7 +103,6 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
      .last_version = 22899,
      .kernel_events = KernelEvents::kTimed,
      .misplaces_nvls_flags = true,
-     .may_change_mask = true,
      .has_network_steps = true,
      .causes = {.hides_parts = true, .forgets_replays = true}},
     {.api_version = 6,
@@ -124,7 +111,6 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
      .kernel_events = KernelEvents::kTimed,
      .broadcasts_lack_events = true,
      .misplaces_nvls_flags = true,
-     .may_change_mask = true,
      .has_network_steps = true,
      .causes = {.hides_parts = true, .forgets_replays = true}},
     {.api_version = 7,
@@ -150,7 +136,6 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
      .last_version = 23206,
      .kernel_events = KernelEvents::kTimed,
      .broadcasts_lack_events = true,
-     .has_symmetric_phases = true,
      .ras_sets_mask = true,
      .has_network_steps = true,
      .causes = {.forgets_unannounced = true}},
@@ -185,7 +170,6 @@ constexpr ReleaseFacts FactsOf(int api_version, int nccl_version) {
   // Broadcasts do.
   if (!facts.is_known && facts.release.kernel_events != KernelEvents::kNone) {
     facts.release.broadcasts_lack_events = true;
-    facts.release.may_change_mask = false;
   }
   return facts;
 }

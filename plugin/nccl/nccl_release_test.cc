@@ -62,7 +62,6 @@ TEST(FactsOf, DoesNotKnowNewerReleasesAndContradictions) {
   const ReleaseFacts contradiction = FactsOf(5, 23007);
   EXPECT_FALSE(contradiction.is_known);
   EXPECT_TRUE(contradiction.release.broadcasts_lack_events);
-  EXPECT_FALSE(contradiction.release.may_change_mask);
 }
 
 }  // namespace

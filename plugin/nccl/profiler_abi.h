@@ -52,8 +52,6 @@ inline constexpr int kLastStateProxyStep = 12;
 inline constexpr int kStateProxyStepSendPeerWait = 20;
 // Those of a proxy operation (API v1 to v3): 0 to 7.
 inline constexpr int kLastStateProxyOp = 7;
-// The same at the end of a phase of a kernel (API v7).
-inline constexpr int kStateKernelPhaseStop = 31;
 
 // --- Events, each with the first version that has this form
 // -----------------------------------------------------------
@@ -183,13 +181,6 @@ struct ProxyOpV1 {
 
 struct ProxyStepV1 {
   int step;
-};
-
-struct KernelPhaseV7 {
-  uint8_t channelId;
-  uint8_t phaseId;
-  const char* phaseName;
-  uint64_t pTimer;
 };
 
 struct KernelChV3 {
@@ -332,12 +323,11 @@ struct DescriptorV7 {
     ProxyStepV1 proxyStep;
     KernelChV4 kernelCh;
     CeCollV6 ceColl;
-    KernelPhaseV7 kernelPhase;
   };
 };
 
-// Arguments of a state record; the pointer may be NULL. `pTimer`: KernelChStop (since v4),
-// KernelPhaseStop (v7). The number of bytes: of proxy steps since v4, of proxy operations up to v3.
+// Arguments of a state record; the pointer may be NULL. `pTimer`: KernelChStop (since v4).
+// The number of bytes: of proxy steps since v4, of proxy operations up to v3.
 // `steps`: of proxy operations up to v3; later arguments end before it.
 struct StateArgs {
   union {

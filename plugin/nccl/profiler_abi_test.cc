@@ -103,10 +103,6 @@ AT(DescriptorV7, coll.userTag, 128);
 AT(DescriptorV7, p2p.userTag, 72);
 AT(DescriptorV7, kernelCh.channelId, 24);
 AT(DescriptorV7, kernelCh.pTimer, 32);
-AT(DescriptorV7, kernelPhase.channelId, 24);
-AT(DescriptorV7, kernelPhase.phaseId, 25);
-AT(DescriptorV7, kernelPhase.phaseName, 32);
-AT(DescriptorV7, kernelPhase.pTimer, 40);
 
 // NCCL's descriptors end in events that we never ask for; ours may be shorter, never longer.
 static_assert(sizeof(DescriptorV1) == 120 && sizeof(DescriptorV2) == 128 &&

@@ -25,7 +25,7 @@ void NetworkTimer::Finalize() {
   }
 }
 
-uint32_t NetworkTimer::Start(bool is_send, int peer, uint64_t ticket, bool is_traced) {
+uint32_t NetworkTimer::Start(bool is_send, uint64_t ticket, bool is_traced) {
   constexpr int kHighBits = kTicketShift - kSendShift - 1;  // of the number, above the place
   constexpr uint64_t kAboveMask = (uint64_t{1} << (kTicketBits + kHighBits)) - 1;
   const uint64_t number = AddRelaxed(next_, 1);
@@ -34,7 +34,6 @@ uint32_t NetworkTimer::Start(bool is_send, int peer, uint64_t ticket, bool is_tr
       ticket == kNoTicket ? high
                           : (ticket & kTicketMask) << kHighBits | (high & ((1u << kHighBits) - 1));
   return static_cast<uint32_t>(uint64_t{is_traced} << kTracedShift |
-                               uint64_t{peers_.BlockOf(peer)} << kPeerShift |
                                (above & kAboveMask) << (kSendShift + 1) |
                                (is_send ? uint64_t{1} << kSendShift : 0) | (number & kPlaceMask));
 }
@@ -83,8 +82,13 @@ void NetworkTimer::Stop(uint32_t key) {
 void NetworkTimer::Record(const NetworkTimes& times, uint32_t key) {
   const NetworkDirection direction =
       IsSend(key) ? NetworkDirection::kSend : NetworkDirection::kRecv;
-  AddTimes(times, slot_->network.directions[static_cast<size_t>(direction)]);
-  peers_.Add(PeerBlockOf(key), direction, times);
+  layout::NetworkDirectionBlock& counters =
+      slot_->network.directions[static_cast<size_t>(direction)];
+  for (size_t i = 0; i < kNetworkStateCount; ++i) {
+    if (times.state_ns[i] != 0) AddRelaxed(counters.wait_ns[i], times.state_ns[i]);
+  }
+  AddRelaxed(counters.bytes, times.bytes);
+  AddRelaxed(counters.operations, 1);
 }
 
 // Up to 2.26 a send without credit shows on its operation only, and so do bytes and ends of steps.

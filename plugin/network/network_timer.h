@@ -28,7 +28,6 @@
 #include <iterator>
 
 #include "plugin/network/network_operation.h"
-#include "plugin/network/network_peers.h"
 #include "plugin/network/network_windows.h"
 #include "plugin/segment/atomics.h"
 #include "plugin/trace/trace_lane.h"
@@ -53,7 +52,6 @@ class NetworkTimer {
   // `lane`: where steps of traced operations go; nullptr: nowhere.
   void Open(layout::CommunicatorSlot* slot, layout::SegmentHeader* header, NetworkWindows* windows,
             TraceLane* lane = nullptr);
-  NetworkPeers& peers() { return peers_; }
   // Gives up on what is under way. Under the lock.
   void Finalize();
 
@@ -74,11 +72,10 @@ class NetworkTimer {
 
   // The progress thread.
 
-  // The start of a proxy operation: its key, 32 bits. `peer`: the rank that it sends to or receives
-  // from. `ticket`: of the operation; kNoTicket: it is not known. `is_traced`: its steps are
-  // recorded one by one.
+  // The start of a proxy operation: its key, 27 bits. `ticket`: of the operation; kNoTicket: it is
+  // not known. `is_traced`: its steps are recorded one by one.
   static constexpr uint64_t kNoTicket = ~uint64_t{0};
-  uint32_t Start(bool is_send, int peer, uint64_t ticket, bool is_traced = false);
+  uint32_t Start(bool is_send, uint64_t ticket, bool is_traced = false);
   static uint32_t TicketOf(uint32_t key) { return key >> kTicketShift & kTicketMask; }
   // Its end: its times are counted if all its steps were seen.
   void Stop(uint32_t key);
@@ -93,12 +90,11 @@ class NetworkTimer {
   void StopStep(uint32_t number);
 
  private:
-  // A key: whether it is traced (1 bit) | block of the peer (5) | ticket (14) | high bits of the
+  // A key: whether it is traced (1 bit) | ticket (14) | high bits of the
   // operation's number (2) | whether it sends (1) | low bits of the number, which are the place
   // (9). The number of a step: the 16 bits of the key above the place | place (9) | tag and place
   // of the step (7).
-  static constexpr int kTracedShift = 31;
-  static constexpr int kPeerShift = 26;
+  static constexpr int kTracedShift = 26;
   static constexpr int kTicketShift = 12;
   static constexpr int kSendShift = 9;
   static constexpr int kStepBits = 7;
@@ -106,8 +102,7 @@ class NetworkTimer {
   static constexpr uint32_t kGenerationMask = 0xffff;
   static constexpr uint32_t kPlaceMask = kPlaces - 1;
   static_assert(kPlaces == 1u << kSendShift);
-  static_assert(kTicketShift + kTicketBits == kPeerShift);
-  static_assert(kPeerShift + NetworkPeers::kBlockBits == kTracedShift);
+  static_assert(kTicketShift + kTicketBits == kTracedShift);
   static_assert(NetworkOperation::kTags * NetworkOperation::kSteps == 1u << kStepBits);
 
   struct alignas(64) Place {
@@ -120,9 +115,6 @@ class NetworkTimer {
 
   static uint64_t UsedState(uint32_t key) { return uint64_t{key} << 1 | kUsed; }
   static bool IsSend(uint32_t key) { return (key >> kSendShift & 1) != 0; }
-  static uint32_t PeerBlockOf(uint32_t key) {
-    return key >> kPeerShift & ((1u << NetworkPeers::kBlockBits) - 1);
-  }
   static bool IsTraced(uint32_t key) { return key >> kTracedShift != 0; }
   static bool IsStepOfSend(uint32_t number) { return (number >> kGenerationShift & 1) != 0; }
   static uint32_t TagOf(uint32_t number) {
@@ -149,7 +141,6 @@ class NetworkTimer {
   TraceLane* lane_ = nullptr;
   std::atomic<bool> is_launch_taken_{false};
   AtomicU64 next_{1};  // number of the next proxy operation
-  NetworkPeers peers_;
   std::array<Place, kPlaces> places_;
 };
 

@@ -11,7 +11,6 @@
 
 namespace nccl_exporter::plugin {
 
-inline constexpr int kPeer = 3;
 inline constexpr int kSendWait = 9, kRecvWait = 10, kRecvFlushWait = 11, kRecvGpuWait = 12,
                      kPeerWait = 20;
 

@@ -12,7 +12,7 @@ namespace {
 
 TEST_F(NetworkTimerTest, CountsAnOperationOfEachDirectionWhenItStops) {
   for (const bool is_send : {true, false}) {
-    const uint32_t key = timer_->Start(is_send, kPeer, 5);
+    const uint32_t key = timer_->Start(is_send, 5);
     for (uint32_t step = 0; step < 300; ++step) PlayStep(key, is_send, step);
     timer_->Stop(key);
   }
@@ -33,8 +33,7 @@ TEST_F(NetworkTimerTest, CountsAnOperationOfEachDirectionWhenItStops) {
 TEST_F(NetworkTimerTest, KeepsOperationsApartThatInterleave) {
   constexpr uint32_t kOperations = NetworkTimer::kPlaces;
   std::vector<uint32_t> keys, steps;
-  for (uint32_t i = 0; i < kOperations; ++i)
-    keys.push_back(timer_->Start(i % 2 == 0, kPeer, i / 3));
+  for (uint32_t i = 0; i < kOperations; ++i) keys.push_back(timer_->Start(i % 2 == 0, i / 3));
   for (const uint32_t key : keys) steps.push_back(StepOf(key, 0));
   for (uint32_t i = 0; i < kOperations; ++i) {
     timer_->NoteStepState(steps[i], i % 2 == 0 ? kSendWait : kRecvFlushWait, i);
@@ -47,20 +46,20 @@ TEST_F(NetworkTimerTest, KeepsOperationsApartThatInterleave) {
 }
 
 TEST_F(NetworkTimerTest, TakesNoPlaceForOperationsWithoutSteps) {
-  for (int i = 0; i < 10'000; ++i) timer_->Start(false, kPeer, 3);
-  const uint32_t key = timer_->Start(true, kPeer, 4);
+  for (int i = 0; i < 10'000; ++i) timer_->Start(false, 3);
+  const uint32_t key = timer_->Start(true, 4);
   PlayStep(key, true, 0);
   timer_->Stop(key);
-  timer_->Stop(timer_->Start(true, kPeer, 4));  // called while the bit of steps was off
+  timer_->Stop(timer_->Start(true, 4));  // called while the bit of steps was off
   EXPECT_EQ(Operations(), 1u);
   for (const LossTraits& loss : kLosses) EXPECT_EQ(Lost(loss.id), 0u) << loss.reason;
 }
 
 TEST_F(NetworkTimerTest, RefusesTheOperationThatFindsItsPlaceTakenAndCountsItOnce) {
-  const uint32_t first = timer_->Start(true, kPeer, 1);
+  const uint32_t first = timer_->Start(true, 1);
   const uint32_t step = StepOf(first, 0);
-  for (uint32_t i = 1; i < NetworkTimer::kPlaces; ++i) timer_->Start(true, kPeer, 1);
-  const uint32_t second = timer_->Start(false, kPeer, 2);
+  for (uint32_t i = 1; i < NetworkTimer::kPlaces; ++i) timer_->Start(true, 1);
+  const uint32_t second = timer_->Start(false, 2);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(timer_->StartStep(second, 0), NetworkTimer::kNone);
   timer_->Stop(second);
   EXPECT_EQ(Lost(Loss::kNetworkFull), 1u);
@@ -70,7 +69,7 @@ TEST_F(NetworkTimerTest, RefusesTheOperationThatFindsItsPlaceTakenAndCountsItOnc
 }
 
 TEST_F(NetworkTimerTest, RefusesHandlesOfThePast) {
-  const uint32_t key = timer_->Start(true, kPeer, 1);
+  const uint32_t key = timer_->Start(true, 1);
   const uint32_t step = StepOf(key, 0);
   timer_->StopStep(step);
   timer_->StopStep(step);
@@ -87,14 +86,14 @@ TEST_F(NetworkTimerTest, RefusesHandlesOfThePast) {
 }
 
 TEST_F(NetworkTimerTest, CountsNothingOfAnOperationWhoseStepsAreNotWhole) {
-  const uint32_t cut = timer_->Start(true, kPeer, 1);
+  const uint32_t cut = timer_->Start(true, 1);
   StepOf(cut, 0);
   timer_->Stop(cut);
   EXPECT_EQ(Lost(Loss::kNetworkIncomplete), 1u);
-  const uint32_t late = timer_->Start(true, kPeer, 1);
+  const uint32_t late = timer_->Start(true, 1);
   EXPECT_EQ(timer_->StartStep(late, 3), NetworkTimer::kNone);
   timer_->Stop(late);
-  const uint32_t odd = timer_->Start(false, kPeer, 1);
+  const uint32_t odd = timer_->Start(false, 1);
   const uint32_t step = StepOf(odd, 0);
   timer_->NoteStepState(step, kSendWait, 1);  // of a send
   timer_->StopStep(step);
@@ -104,7 +103,7 @@ TEST_F(NetworkTimerTest, CountsNothingOfAnOperationWhoseStepsAreNotWhole) {
 }
 
 TEST_F(NetworkTimerTest, GivesUpAtFinalizeWhatHasNotEnded) {
-  const uint32_t key = timer_->Start(true, kPeer, 1);
+  const uint32_t key = timer_->Start(true, 1);
   const uint32_t step = StepOf(key, 0);
   timer_->Finalize();
   EXPECT_EQ(Lost(Loss::kNetworkIncomplete), 1u);
@@ -113,7 +112,7 @@ TEST_F(NetworkTimerTest, GivesUpAtFinalizeWhatHasNotEnded) {
   timer_->Stop(key);
   EXPECT_EQ(Operations(), 0u);
   timer_->Open(slot_.get(), header_.get(), &windows_);
-  const uint32_t next = timer_->Start(true, kPeer, 1);
+  const uint32_t next = timer_->Start(true, 1);
   PlayStep(next, true, 0);
   timer_->Stop(next);
   EXPECT_EQ(Operations(), 1u);
@@ -121,19 +120,19 @@ TEST_F(NetworkTimerTest, GivesUpAtFinalizeWhatHasNotEnded) {
 
 // A thread that found the timer before its communicator was finalized.
 TEST_F(NetworkTimerTest, TakesNoPlaceOnceItsCommunicatorIsFinalized) {
-  const uint32_t late = timer_->Start(true, kPeer, 1);
+  const uint32_t late = timer_->Start(true, 1);
   timer_->Finalize();
   EXPECT_EQ(timer_->StartStep(late, 0), NetworkTimer::kNone);
   EXPECT_EQ(Lost(Loss::kStaleHandle), 1u);
   timer_->Open(slot_.get(), header_.get(), &windows_);
   for (uint32_t i = 0; i < NetworkTimer::kPlaces; ++i)
-    EXPECT_NE(timer_->StartStep(timer_->Start(true, kPeer, 2), 0), NetworkTimer::kNone);
+    EXPECT_NE(timer_->StartStep(timer_->Start(true, 2), 0), NetworkTimer::kNone);
   timer_->Finalize();
   EXPECT_EQ(Lost(Loss::kNetworkIncomplete), NetworkTimer::kPlaces);
 }
 
 TEST_F(NetworkTimerTest, CountsTheTimeOfStepsThatCarryNothing) {
-  const uint32_t key = timer_->Start(true, kPeer, 5);
+  const uint32_t key = timer_->Start(true, 5);
   const uint32_t step = StepOf(key, 0);
   timer_->NoteStepState(step, kSendWait, 0);
   Advance(10);
@@ -146,8 +145,8 @@ TEST_F(NetworkTimerTest, CountsTheTimeOfStepsThatCarryNothing) {
 
 TEST_F(NetworkTimerTest, TakesCallsThatAreAskedAboutAndReplaysThatAreLaunchedInAWindow) {
   NetworkWindows windows{};
-  constexpr SamplingWindows kTenth{.period_ns = 2'000'000'000, .window_ns = 200'000'000};
-  windows.Open(&mask_, {7, 7, 7, 7}, kTenth);
+  constexpr TimeWindows kTenth{.period_ns = 2'000'000'000, .window_ns = 200'000'000};
+  windows.Open(&mask_, 7, kTenth);
   windows.Join();
   timer_->Open(slot_.get(), header_.get(), &windows);
   int changes = 0;
@@ -170,7 +169,7 @@ TEST_F(NetworkTimerTest, TakesCallsThatAreAskedAboutAndReplaysThatAreLaunchedInA
 
 TEST_F(NetworkTimerTest, SeesUpTo226APeerThatGivesNoCreditOnTheOperation) {
   constexpr int kSendPosted = 0, kSendRemFifoWait = 1, kSendTransmitted = 2, kSendDone = 3;
-  const uint32_t key = timer_->Start(true, kPeer, 9);
+  const uint32_t key = timer_->Start(true, 9);
   for (uint32_t step = 0; step < 100; ++step) {
     const uint32_t number = StepOf(key, step);
     const int come = static_cast<int>(step) + 1;

@@ -7,15 +7,14 @@
 
 namespace nccl_exporter::plugin {
 
-SamplingWindows NetworkWindows::OfShare(uint32_t share_ppm, uint64_t period_ns) {
+TimeWindows NetworkWindows::OfShare(uint32_t share_ppm, uint64_t period_ns) {
   const bool is_whole = share_ppm == kWholeDutyPpm;
   return {.period_ns = period_ns,
           .window_ns = is_whole ? period_ns : period_ns / kWholeDutyPpm * share_ppm};
 }
 
-void NetworkWindows::Open(int* mask, const OwnMasks& own_masks, const SamplingWindows& windows) {
-  for (size_t i = 0; i < own_masks.size(); ++i)
-    own_masks_[i].store(own_masks[i], std::memory_order_relaxed);
+void NetworkWindows::Open(int* mask, int own_mask, const TimeWindows& windows) {
+  own_mask_.store(own_mask, std::memory_order_relaxed);
   StoreRelaxed(period_ns_, windows.period_ns);
   StoreRelaxed(window_ns_, windows.window_ns);
   const bool is_always_open = windows.window_ns >= windows.period_ns;
@@ -35,7 +34,7 @@ void NetworkWindows::Close() {
 }
 
 uint32_t NetworkWindows::SharePpm() const {
-  const SamplingWindows windows = Windows();
+  const TimeWindows windows = Windows();
   return static_cast<uint32_t>(static_cast<double>(windows.window_ns) /
                                    static_cast<double>(windows.period_ns) * kWholeDutyPpm +
                                0.5);
@@ -47,7 +46,7 @@ void NetworkWindows::StoreBit() {
   int present = __atomic_load_n(mask, __ATOMIC_ACQUIRE);
   for (int i = 0; i < kAttempts; ++i) {
     const int others = present & ~kStepBit;
-    if (std::ranges::none_of(own_masks_, [&](const auto& own) { return own == others; })) return;
+    if (others != own_mask_.load(std::memory_order_relaxed)) return;
     if (__atomic_compare_exchange_n(mask, &present, others | bit, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
       return;

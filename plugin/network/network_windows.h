@@ -6,7 +6,7 @@
 // The bit is ProxyStep. Nothing in NCCL counts by it, on the host or on the device: it decides only
 // which callbacks are made (2.30.7 plugin/profiler.cc ncclProfilerStartProxyOpEvent to
 // ncclProfilerRecordProxyStepEventState). So it may change at any moment, between the calls of a
-// group too, and while kernel timing is frozen. An operation keeps the bit that it was called with,
+// group too. An operation keeps the bit that it was called with,
 // a captured graph that of its capture. So the replays that are launched outside of the windows are
 // refused (NetworkTimer::Takes), and NCCL makes no further callback for them but the starts of
 // their steps.
@@ -24,11 +24,10 @@
 // plugin stores: a mask of NCCL's RAS client stays as it is.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 
-#include "plugin/sampling/sampler.h"
+#include "plugin/network/time_windows.h"
 #include "plugin/segment/atomics.h"
 
 namespace nccl_exporter::plugin {
@@ -37,14 +36,13 @@ namespace nccl_exporter::plugin {
 class NetworkWindows {
  public:
   // One in each period, with that share of it, in millionths.
-  static SamplingWindows OfShare(uint32_t share_ppm, uint64_t period_ns);
+  static TimeWindows OfShare(uint32_t share_ppm, uint64_t period_ns);
 
   // Under the process's lock, like all that init and finalize do.
 
-  // The first communicator of the copy of libnccl. `own_masks`: all that this plugin stores there.
-  // A window as long as the period is always open.
-  using OwnMasks = std::array<int, 4>;
-  void Open(int* mask, const OwnMasks& own_masks, const SamplingWindows& windows);
+  // The first communicator of the copy of libnccl. `own_mask`: what this plugin stores there. A
+  // window as long as the period is always open.
+  void Open(int* mask, int own_mask, const TimeWindows& windows);
   void Close();
   bool Serves(const int* mask) const { return mask_.load(std::memory_order_relaxed) == mask; }
   bool IsInUse() const { return communicators_ != 0; }
@@ -91,7 +89,7 @@ class NetworkWindows {
   // Attempts of a change, each of which fails only if another thread has changed the mask.
   static constexpr int kAttempts = 4;
 
-  SamplingWindows Windows() const {
+  TimeWindows Windows() const {
     return {.period_ns = LoadRelaxed(period_ns_), .window_ns = LoadRelaxed(window_ns_)};
   }
   bool IsServing() const {
@@ -104,9 +102,9 @@ class NetworkWindows {
 
   std::atomic<int*> mask_;
   int idle_mask_;  // what threads find that come late
-  // As Open has them. Set again for the next communicators of a copy, while threads may still be
-  // in a change for the former.
-  std::array<std::atomic<int>, 4> own_masks_;
+  // As Open has it. Set again for the next communicators of a copy, while threads may still be in a
+  // change for the former.
+  std::atomic<int> own_mask_;
   AtomicU64 period_ns_;
   AtomicU64 window_ns_;
   uint32_t communicators_;  // that are not finalized; under the lock

@@ -9,11 +9,11 @@ namespace nccl_exporter::plugin {
 namespace {
 
 constexpr int kStepBit = 16;
-constexpr SamplingWindows kTenth{.period_ns = 2'000'000'000, .window_ns = 200'000'000};
+constexpr TimeWindows kTenth{.period_ns = 2'000'000'000, .window_ns = 200'000'000};
 
 class NetworkWindowsTest : public testing::Test {
  protected:
-  void Open(const SamplingWindows& windows) {
+  void Open(const TimeWindows& windows) {
     windows_.Open(&mask_, {kMask, kMask | 64, kMask | 256, kMask | 64 | 256}, windows);
     windows_.Join();
     windows_.StoreBit();

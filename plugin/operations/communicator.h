@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicator: the parts that follow, complete and record its operations. Any thread.
 //
-//   thread that calls NCCL -> CallGroups, OperationStarter --+
+//   thread that calls NCCL -> OperationStarter --+
 //                                                            +--> OperationCompleter -->
 //                                                            LaunchRecorder --> LaunchJudge
 //   progress thread -------> PartTracker --------------------+
@@ -25,14 +25,11 @@
 #include "plugin/operations/operation_completer.h"
 #include "plugin/operations/operation_starter.h"
 #include "plugin/operations/part_tracker.h"
-#include "plugin/sampling/call_groups.h"
 #include "plugin/trace/trace_lane.h"
 
 namespace nccl_exporter::plugin {
 
 class NetworkTimer;
-
-static_assert(CallGroups::kNumberMask == Handle::kTicketMask);
 
 class Communicator {
  public:
@@ -46,10 +43,6 @@ class Communicator {
   // Gives up on what is still in flight, after recording what is complete. Under the process's
   // lock.
   void Finalize();
-  // As Open, and before it, for good: phases of kernels are asked for. Room for those of times that
-  // are held.
-  void TakePhases(UnconfirmedTimes::Phases* room) { launch_recorder().judge().TakePhases(room); }
-  bool TakesPhases() const { return starter_.completer().launch_recorder().judge().TakesPhases(); }
 
   Recorder& recorder() { return shared().recorder(); }
   TimingSource source() const { return shared().source(); }
@@ -64,14 +57,8 @@ class Communicator {
 
   // Calls. By the thread that makes them.
 
-  CallGroups& call_groups() { return call_groups_; }
-  const CallGroups& call_groups() const { return call_groups_; }
-  // A group of calls: returns its number. `depth`: of its first call, 1 for a call outside of all
-  // groups.
-  uint64_t BeginCallGroup(int depth) {
-    shared().work_items().NoteGroup(depth);
-    return call_groups_.Begin();
-  }
+  // `depth`: of the group's first call, 1 for a call outside of all groups.
+  void NoteCallGroup(int depth) { shared().work_items().NoteGroup(depth); }
   void NoteCall(bool is_captured) { starter_.NoteCall(is_captured); }
   // A call that is made now and not captured, before anything is handed to the GPU.
   void NoteWorkItem(uint64_t now_ns) { shared().work_items().NoteCall(now_ns); }
@@ -82,7 +69,7 @@ class Communicator {
   uint64_t StartOperation(const OperationStart& start) { return starter_.StartOperation(start); }
   void CloseLaunch(uint64_t ticket) { completer().CloseLaunch(ticket); }
 
-  // Kernel channels, their phases, and proxy operations.
+  // Kernel channels, and proxy operations.
   PartTracker parts() { return PartTracker(completer()); }
 
   // Where records of its operations go while a trace is asked for.
@@ -107,7 +94,6 @@ class Communicator {
   std::atomic<int> rank_{-1};
   std::atomic<NetworkTimer*> network_{nullptr};
   NetworkTimer* network_room_ = nullptr;
-  CallGroups call_groups_;
   OperationStarter starter_;
   TraceLanes trace_lanes_;
 };

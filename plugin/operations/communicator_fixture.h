@@ -16,10 +16,6 @@ namespace nccl_exporter::plugin {
 class CommunicatorTest : public testing::Test {
  protected:
   void Open(TimingSource source) { communicator_->Open(source, 2, 8, slot_.get(), header_.get()); }
-  void OpenWithPhases() {
-    communicator_->TakePhases(phases_.get());
-    Open(TimingSource::kKernel);
-  }
 
   OperationStart AllReduce(uint64_t bytes, uint32_t channels, uint64_t launch = 0) {
     OperationStart start;
@@ -41,26 +37,6 @@ class CommunicatorTest : public testing::Test {
 
   void RunChannel(uint64_t ticket, uint32_t channel, uint64_t start_ns, uint64_t stop_ns) {
     communicator_->parts().StartChannel(ticket, channel, start_ns);
-    communicator_->parts().StampChannel(ticket, channel, stop_ns);
-    communicator_->parts().StopChannel(ticket, channel);
-  }
-
-  // A channel with three phases between four borders; the channel's own times are those of the
-  // first and the last.
-  void RunPhases(uint64_t ticket, uint32_t channel, const std::array<uint64_t, 4>& borders) {
-    RunPhases(ticket, channel, borders, borders.front(), borders.back());
-  }
-  void RunPhases(uint64_t ticket, uint32_t channel, const std::array<uint64_t, 4>& borders,
-                 uint64_t start_ns) {
-    RunPhases(ticket, channel, borders, start_ns, borders.back());
-  }
-  void RunPhases(uint64_t ticket, uint32_t channel, const std::array<uint64_t, 4>& borders,
-                 uint64_t start_ns, uint64_t stop_ns) {
-    communicator_->parts().StartChannel(ticket, channel, start_ns);
-    for (uint32_t phase = 0; phase < 3; ++phase) {
-      communicator_->parts().StartPhase(ticket, channel, phase, borders[phase]);
-      communicator_->parts().StopPhase(ticket, borders[phase + 1]);
-    }
     communicator_->parts().StampChannel(ticket, channel, stop_ns);
     communicator_->parts().StopChannel(ticket, channel);
   }
@@ -89,12 +65,6 @@ class CommunicatorTest : public testing::Test {
     uint64_t sum = 0;
     for (const AtomicU64& word : Block(function).timed.busy_ns) sum += LoadRelaxed(word);
     return sum;
-  }
-  std::array<uint64_t, 3> PhaseNs() {
-    std::array<uint64_t, 3> sums{};
-    for (size_t i = 0; i < sums.size(); ++i)
-      sums[i] = LoadRelaxed(Block(Function::kAllReduce).phase_ns[i]);
-    return sums;
   }
   // Operations in the histogram of a function's size class; 0 if there is none.
   uint64_t InSizeHistogram(Function function, int size_class) {
@@ -128,7 +98,6 @@ class CommunicatorTest : public testing::Test {
   uint64_t gpu_ns_ = 1'000'000;
   std::unique_ptr<layout::SegmentHeader> header_ = std::make_unique<layout::SegmentHeader>();
   std::unique_ptr<layout::CommunicatorSlot> slot_ = std::make_unique<layout::CommunicatorSlot>();
-  std::unique_ptr<UnconfirmedTimes::Phases> phases_ = std::make_unique<UnconfirmedTimes::Phases>();
   std::unique_ptr<Communicator> communicator_ = std::make_unique<Communicator>();
 };
 

@@ -1,89 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a communicator makes of phases, and of times that wait for proof.
+// Times of a communicator that wait for proof.
 #include <deque>
 
 #include "plugin/operations/communicator_fixture.h"
 
 namespace nccl_exporter::plugin {
 namespace {
-
-TEST_F(CommunicatorTest, SumsThePhasesOfAKernelAsMeansOfItsChannels) {
-  OpenWithPhases();
-  const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 2));
-  RunPhases(ticket, 0, {1000, 1400, 1900, 2000});
-  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
-  RunPhases(ticket, 1, {1100, 1300, 1900, 2100});
-  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{300, 550, 150}));
-  EXPECT_EQ(AllLosses(), 0u);
-}
-
-TEST_F(CommunicatorTest, LeavesPhasesOutThatDoNotFitTheTimesOfTheirChannel) {
-  OpenWithPhases();
-  RunPhases(communicator_->StartOperation(AllReduce(8, 1)), 0, {1000, 1400, 1900, 2000}, 1001);
-  RunPhases(communicator_->StartOperation(AllReduce(8, 1)), 0, {3000, 3400, 3900, 4000}, 3000,
-            4001);
-  const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 2));
-  RunPhases(ticket, 0, {5000, 5400, 5900, 6000});
-  RunChannel(ticket, 1, 5000, 6000);  // without phases
-  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
-  EXPECT_EQ(Timed(Function::kAllReduce), 3u);
-  EXPECT_EQ(Losses(Loss::kPhaseMismatch), 3u);
-}
-
-TEST_F(CommunicatorTest, IgnoresPhasesThatHaveNoChannelNoStartOrNoName) {
-  OpenWithPhases();
-  const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 1));
-  EXPECT_FALSE(communicator_->parts().StartPhase(ticket, 0, 0, 1000))
-      << "its channel has not started";
-  communicator_->parts().StartChannel(ticket, 0, 1000);
-  communicator_->parts().StopPhase(ticket, 1500);
-  EXPECT_EQ(Losses(Loss::kStopWithoutStart), 1u);
-  communicator_->parts().StartPhase(ticket, 0, 3, 1000);
-  communicator_->parts().StopPhase(ticket, 2000);
-  communicator_->parts().StopPhase(ticket, 2000);
-  communicator_->parts().StampChannel(ticket, 0, 2000);
-  communicator_->parts().StopChannel(ticket, 0);
-  EXPECT_FALSE(communicator_->parts().StartPhase(ticket, 0, 0, 1000));
-  communicator_->parts().StopPhase(ticket, 2000);
-  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
-  EXPECT_EQ(Losses(Loss::kPhaseMismatch), 1u);
-  EXPECT_EQ(Losses(Loss::kUnknownHandle), 1u);
-  EXPECT_EQ(Timed(Function::kAllReduce), 1u);
-}
-
-TEST_F(CommunicatorTest, LeavesOutThePhasesOfAnOperationThatIsNotTimed) {
-  OpenWithPhases();
-  RunPhases(communicator_->StartOperation(AllReduce(8, 1)), 0, {1000, 1400, 1900, 2000}, 0, 2000);
-  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
-  EXPECT_EQ(Losses(Loss::kZeroTimestamp), 1u);
-}
-
-// Somebody else may change NCCL's mask.
-TEST_F(CommunicatorTest, IgnoresPhasesThatAreNotAskedFor) {
-  Open(TimingSource::kKernel);
-  const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 1));
-  communicator_->parts().StartChannel(ticket, 0, 1000);
-  EXPECT_FALSE(communicator_->parts().StartPhase(ticket, 0, 0, 1000));
-  communicator_->parts().StopPhase(ticket, 2000);
-  communicator_->parts().StampChannel(ticket, 0, 2000);
-  communicator_->parts().StopChannel(ticket, 0);
-  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
-  EXPECT_EQ(Timed(Function::kAllReduce), 1u);
-  EXPECT_EQ(AllLosses(), 0u);
-}
-
-TEST_F(CommunicatorTest, KeepsThePhasesOfTimesThatAreHeld) {
-  OpenWithPhases();
-  std::vector<uint64_t> tickets;
-  for (int i = 0; i < 100; ++i)
-    tickets.push_back(communicator_->StartOperation(AllReduce(1 << 20, 1)));
-  RunPhases(tickets[0], 0, {1000, 1400, 1900, 2000});
-  RunPhases(tickets[1], 0, {3000, 3001, 3003, 3007});
-  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{0, 0, 0}));
-  for (size_t i = 2; i < tickets.size(); ++i) RunNext(tickets[i]);
-  EXPECT_EQ(Timed(Function::kAllReduce), 100u);
-  EXPECT_EQ(PhaseNs(), (std::array<uint64_t, 3>{401, 502, 104}));
-}
 
 // The host has announced 100 operations before the first one's times are read.
 TEST_F(CommunicatorTest, KeepsTimesBackWhileTheHostIsFarAheadUntilLaterOnesAgree) {

@@ -34,8 +34,6 @@ enum class HandleKind : uint8_t {
   kKernelChannel,   // one channel of an operation
   kProxyOperation,  // one proxy operation of an operation
   kUnfollowed,      // something that was counted and is not followed further
-  kUntimedCall,     // as kCall, outside of the windows in which operations are timed
-  kKernelPhase,     // the latest phase of a kernel channel
   // 32 bits of NetworkTimer in place of ticket and channel.
   kTimedProxyOperation,  // as kProxyOperation, and its steps are timed
   kNetworkOperation,     // a proxy operation whose steps are timed, and no more

@@ -33,9 +33,6 @@ class LaunchJudge {
   // held.
   void Close() { DropHeld(CauseOfDoubt()); }
   void Open(bool times_are_on_probation);
-  // As Open, and before it, for good: room for the phases of times that are held.
-  void TakePhases(UnconfirmedTimes::Phases* room) { unconfirmed_times_.SetRoomForPhases(room); }
-  bool TakesPhases() const { return unconfirmed_times_.HasRoomForPhases(); }
 
   // Of a launch with `good` members whose time stamps are good. They are counted as lost if they
   // are not believed.

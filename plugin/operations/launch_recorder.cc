@@ -66,23 +66,12 @@ Belief LaunchRecorder::BeliefIn(const TryLock& lock, LaunchRecord& record, uint6
 void LaunchRecorder::RecordMember(const LaunchRecord& record, const Operation& operation,
                                   uint64_t ticket) {
   if (record.IsTimed(operation, ticket)) {
-    Completion completion = record.TimesOf(operation);
-    std::optional<PhaseTimes> phases;
-    if (judge_.TakesPhases() && !record.IsCarried(operation)) phases = PhasesOf(operation, ticket);
-    if (phases) completion.phases = &*phases;
+    const Completion completion = record.TimesOf(operation);
     record.belief() == Belief::kLater ? judge_.Hold(record, completion)
                                       : shared().recorder().RecordTimes(completion);
   }
   const Function function = operation.function.load(std::memory_order_relaxed);
   shared().recorder().CountCompleted(function, record.now_ns());
-}
-
-std::optional<PhaseTimes> LaunchRecorder::PhasesOf(const Operation& operation, uint64_t ticket) {
-  if (!operation.phases.HasAny(ticket)) return std::nullopt;
-  const auto means =
-      operation.phases.Means(LoadRelaxed(operation.seen), LoadRelaxed(operation.last_stop_ns));
-  if (!means) shared().recorder().CountLoss(Loss::kPhaseMismatch);
-  return means;
 }
 
 void LaunchRecorder::CompleteUnfollowed(uint64_t until, uint64_t now_ns) {

@@ -63,7 +63,6 @@ class alignas(64) LaunchRecorder {
   Belief BeliefIn(const TryLock& lock, LaunchRecord& record, uint64_t good);
   void RecordMember(const LaunchRecord& record, const Operation& operation, uint64_t ticket);
   // Of an operation that is complete; nothing if it has none, or none that fit.
-  [[gnu::cold]] std::optional<PhaseTimes> PhasesOf(const Operation& operation, uint64_t ticket);
   // Of those until that ticket, if no later one was noted meanwhile.
   [[gnu::cold]] void CompleteUnfollowed(uint64_t until, uint64_t now_ns);
 

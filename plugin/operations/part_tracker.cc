@@ -42,33 +42,6 @@ void PartTracker::EndChannels(OperationCompleter& completer, Operation& operatio
   completer.Sweep(now_ns);
 }
 
-// Phases of kernels.
-
-bool PartTracker::StartPhase(uint64_t abbreviated, uint32_t channel, uint32_t phase,
-                             uint64_t time_ns) {
-  if (!judge().TakesPhases()) return false;  // the mask was changed by someone else
-  Operation& operation = shared().At(abbreviated);
-  const uint64_t state = LoadAcquire(operation.state);
-  if (!IsActive(state, abbreviated)) return shared().CountStray(state, abbreviated), false;
-  const uint64_t ticket = TicketOf(state);
-  const uint64_t bit = uint64_t{1} << channel;
-  if (LoadRelaxed(operation.parts_ticket) != ticket || !(LoadRelaxed(operation.seen) & bit)) {
-    return shared().recorder().CountLoss(Loss::kUnknownHandle), false;
-  }
-  const uint32_t channel_start_ns = operation.start_low_ns[channel].load(std::memory_order_relaxed);
-  operation.phases.Start(ticket, channel, phase, time_ns, channel_start_ns);
-  return true;
-}
-
-void PartTracker::StopPhase(uint64_t abbreviated, uint64_t time_ns) {
-  if (!judge().TakesPhases()) return;
-  Operation& operation = shared().At(abbreviated);
-  const uint64_t state = LoadAcquire(operation.state);
-  if (!IsActive(state, abbreviated)) return shared().CountStray(state, abbreviated);
-  if (!operation.phases.Stop(TicketOf(state), time_ns))
-    shared().recorder().CountLoss(Loss::kStopWithoutStart);
-}
-
 // Proxy operations.
 
 bool PartTracker::StartProxy(uint64_t abbreviated) {

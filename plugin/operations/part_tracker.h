@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of operations in flight: kernel channels with their phases, and proxy operations. The
+// Parts of operations in flight: kernel channels, and proxy operations. The
 // thread that reports them, NCCL's progress thread: one at a time for a communicator. Events of a
 // thread that should not be there are survived, at worst with a wrong duration (operation.h).
 //
@@ -30,11 +30,6 @@ class PartTracker {
   // When a channel started that has no stamp; nothing if a stamp of it would be refused, or would
   // not be its first.
   std::optional<uint64_t> UnstampedStart(uint64_t ticket, uint32_t channel);
-
-  // Phases of a kernel, between the start and the stop of their channel: where they are asked for.
-  [[gnu::cold]] bool StartPhase(uint64_t ticket, uint32_t channel, uint32_t phase,
-                                uint64_t time_ns);
-  [[gnu::cold]] void StopPhase(uint64_t ticket, uint64_t time_ns);
 
   // Proxy operations.
   bool StartProxy(uint64_t ticket);

@@ -2,8 +2,8 @@
 // Recorder of one communicator: all that is written into its slot after it was claimed. Increments,
 // operations in flight, and the ring of completions. Any thread; no system call.
 //
-// Starts and completions are counted by fetch_add. The times of an operation are written under a lock
-// of the communicator's completions, without locked instructions.
+// Starts and completions are counted by fetch_add. The times of an operation are written under a
+// lock of the communicator's completions, without locked instructions.
 #pragma once
 
 #include <array>
@@ -20,8 +20,6 @@ namespace nccl_exporter::plugin {
 // Operations of a communicator that are followed, and shown in flight, at a time.
 inline constexpr uint64_t kOperationEntries = layout::kInFlightEntries;
 
-using PhaseTimes = std::array<uint64_t, kKernelPhaseCount>;  // means of an operation's channels
-
 // An operation whose time is known.
 struct Completion {
   Function function = Function::kOther;
@@ -33,7 +31,6 @@ struct Completion {
   uint64_t start_ns = 0;
   uint64_t stop_ns = 0;
   uint64_t now_ns = 0;
-  const PhaseTimes* phases = nullptr;  // of its kernel; nullptr: none
 };
 
 class Recorder {
@@ -160,10 +157,6 @@ inline void Recorder::RecordDuration(const Completion& completion) {
   // Again, and not instead: readers of 1.0 to 1.2 know no other histogram.
   if (by_size != std::end(slot_->size_histograms)) ExclusiveAdd(by_size->duration[bucket], 1);
 
-  if (completion.phases != nullptr) {
-    for (size_t i = 0; i < kKernelPhaseCount; ++i)
-      ExclusiveAdd(counters.phase_ns[i], (*completion.phases)[i]);
-  }
   const bool is_collective = !TraitsOf(completion.function).is_point_to_point;
   if (!is_collective || completion.members != 1 || completion.bytes < kBandwidthMinimumBytes)
     return;

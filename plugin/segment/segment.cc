@@ -37,8 +37,8 @@ constexpr mode_t kFileMode = 0644;  // the daemon reads as another user
 // Until it is locked: who may read it could be the first to lock it.
 constexpr mode_t kNewFileMode = 0600;
 
-// Of /dev/shm, for NCCL and for the job: the greater of the two stays free. NCCL's proxy takes 34 MB
-// of it (2.28.9).
+// Of /dev/shm, for NCCL and for the job: the greater of the two stays free. NCCL's proxy takes 34
+// MB of it (2.28.9).
 constexpr uint64_t kSharedMemoryRest = 32 << 20;
 constexpr uint64_t kSharedMemoryRestPart = 4;
 // Types of file systems in memory, of <linux/magic.h>.
@@ -46,8 +46,6 @@ constexpr uint32_t kTmpfs = 0x01021994, kRamfs = 0x858458f6;
 
 constexpr size_t kHeaderBytes = sizeof(layout::SegmentHeader);
 constexpr size_t kSlotBytes = sizeof(layout::CommunicatorSlot);
-constexpr size_t kPeerTableBytes = sizeof(layout::NetworkPeerTable);
-static_assert(kMostNetworkPeers == layout::kNetworkPeerBlocks - 1);
 
 bool Fail(char* error, size_t size, const char* what, const char* where) {
   std::snprintf(error, size, "%s %s: %s", what, where, std::strerror(errno));
@@ -65,11 +63,11 @@ bool ReserveBytes(int file, size_t offset, size_t bytes) {
 }
 
 // Growing a file beyond RLIMIT_FSIZE is a signal that kills the process, not an error.
-uint32_t SlotsWithinFileLimit(uint32_t wanted, size_t bytes_of_each) {
+uint32_t SlotsWithinFileLimit(uint32_t wanted) {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return wanted;
-  if (limit.rlim_cur < kHeaderBytes + bytes_of_each) return 0;
-  const uint64_t most = (limit.rlim_cur - kHeaderBytes) / bytes_of_each;
+  if (limit.rlim_cur < kHeaderBytes + kSlotBytes) return 0;
+  const uint64_t most = (limit.rlim_cur - kHeaderBytes) / kSlotBytes;
   return most < wanted ? static_cast<uint32_t>(most) : wanted;
 }
 
@@ -83,11 +81,9 @@ void Clear(void* memory, size_t bytes) {
 
 bool Segment::Create(const Options& options, const char* (*get)(const char* name), char* error,
                      size_t error_size, const FirstCommunicator& first) {
-  has_peers_ = options.network_peers != 0;
   if (!OpenDirectory(options, error, error_size)) return Abandon(), false;
   RemoveDeadSegments(directory_, options.retention_ns);
-  if (CreateFile(error, error_size) &&
-      SizeAndMap(options.communicators + 1, error, error_size)) {
+  if (CreateFile(error, error_size) && SizeAndMap(options.communicators + 1, error, error_size)) {
     Publish(options, get, first);
     close(directory_);
     directory_ = -1;
@@ -204,7 +200,7 @@ bool Segment::CreateFile(char* error, size_t error_size) {
 }
 
 bool Segment::SizeAndMap(uint32_t slots, char* error, size_t error_size) {
-  slot_count_ = SlotsWithinFileLimit(slots, kSlotBytes + (has_peers_ ? kPeerTableBytes : 0));
+  slot_count_ = SlotsWithinFileLimit(slots);
   errno = EFBIG;
   if (slot_count_ < 2) return Fail(error, error_size, "cannot size segment", path_);
   if (!LeavesRest(kHeaderBytes + kSlotBytes)) {
@@ -232,8 +228,7 @@ void Segment::Publish(const Options& options, const char* (*get)(const char* nam
   header_->start_monotonic_ns = NowNs();
   header_->start_realtime_ns = ReadClock(CLOCK_REALTIME);
   header_->retention_ns = options.retention_ns;
-  header_->peer_table_bytes = has_peers_ ? kPeerTableBytes : 0;
-  WriteProcessIdentity(header_, get);
+  WriteProcessIdentity(header_, get, options.labels);
   StoreRelaxed(header_->rank_numbers_process, first.rank_numbers_process ? 1 : 0);
   StoreRelaxed(header_->first_communicator, first.id);
   StoreRelease(header_->version, layout::kVersion);
@@ -272,8 +267,8 @@ void Segment::LookAtFileSystem() {
     is_on_disk_ = type != kTmpfs && type != kRamfs;
   }
   struct stat shared_memory {};
-  is_in_shared_memory_ = ReadStatusAt(AT_FDCWD, "/dev/shm", &shared_memory, 0) &&
-                         shared_memory.st_dev == device_;
+  is_in_shared_memory_ =
+      ReadStatusAt(AT_FDCWD, "/dev/shm", &shared_memory, 0) && shared_memory.st_dev == device_;
 }
 
 bool Segment::LeavesRest(size_t bytes) const {
@@ -281,32 +276,26 @@ bool Segment::LeavesRest(size_t bytes) const {
   if (!is_in_shared_memory_ || fstatvfs(file_, &file_system) != 0 || file_system.f_blocks == 0)
     return true;
   const uint64_t block_bytes = file_system.f_frsize;
-  const uint64_t rest_bytes = std::max(
-      kSharedMemoryRest, file_system.f_blocks / kSharedMemoryRestPart * block_bytes);
+  const uint64_t rest_bytes =
+      std::max(kSharedMemoryRest, file_system.f_blocks / kSharedMemoryRestPart * block_bytes);
   return file_system.f_bavail * block_bytes >= bytes + rest_bytes;
 }
 
 // The state comes first: a reader that found the slot free would look at none behind it, and one
 // that found it closed would take zeros for its counts.
 bool Segment::Reserve(uint32_t index, uint64_t generation) {
-  const size_t first_table = kHeaderBytes + slot_count_ * kSlotBytes;
   const bool is_reserved = generation > 1;
   if (!HoldsFile() || (!is_reserved && index != overflow_slot() && !LeavesRest(kSlotBytes)) ||
       !ReserveBytes(file_, kHeaderBytes + index * kSlotBytes, kSlotBytes))
-    return false;
-  if (has_peers_ && !ReserveBytes(file_, first_table + index * kPeerTableBytes, kPeerTableBytes))
     return false;
   Lock();
   static_assert(offsetof(layout::CommunicatorSlot, state) == 0);
   StoreRelaxed(slot(index)->state, layout::StateWord(generation, layout::SlotState::kClaimed));
   Clear(reinterpret_cast<AtomicU64*>(slot(index)) + 1, kSlotBytes - sizeof(AtomicU64));
-  if (has_peers_) Clear(peers(index), kPeerTableBytes);
   return true;
 }
 
-size_t Segment::Bytes() const {
-  return kHeaderBytes + slot_count_ * (kSlotBytes + (has_peers_ ? kPeerTableBytes : 0));
-}
+size_t Segment::Bytes() const { return kHeaderBytes + slot_count_ * kSlotBytes; }
 
 void Segment::Abandon() {
   if (header_ != nullptr) munmap(header_, Bytes());

@@ -35,11 +35,6 @@ class Segment {
                                                        sizeof(layout::SegmentHeader)) +
            index;
   }
-  // Of the slot; nullptr if the job has not asked for peers.
-  layout::NetworkPeerTable* peers(uint32_t index) const {
-    if (!has_peers_) return nullptr;
-    return reinterpret_cast<layout::NetworkPeerTable*>(slot(slot_count_)) + index;
-  }
   uint32_t slot_count() const { return slot_count_; }  // the overflow slot included
   uint32_t overflow_slot() const { return slot_count_ - 1; }
   const char* path() const { return path_; }
@@ -67,7 +62,6 @@ class Segment {
 
   layout::SegmentHeader* header_ = nullptr;
   uint32_t slot_count_ = 0;
-  bool has_peers_ = false;
   int directory_ = -1;
   int file_ = -1;  // open for the life of the process: closing any descriptor of the file would
                    // drop the lock

@@ -101,31 +101,6 @@ TEST_F(SegmentTest, ReservesASlotBeforeItIsTouched) {
       << "a slot that is reserved again is not cleared";
 }
 
-TEST_F(SegmentTest, HasATableOfPeersForEachSlotOnlyIfAsked) {
-  ASSERT_TRUE(Create()) << error_;
-  EXPECT_EQ(segment_.peers(0), nullptr);
-  EXPECT_EQ(segment_.header()->peer_table_bytes, 0u);
-  options_.network_peers = 1;
-  Segment second;
-  ASSERT_TRUE(second.Create(options_, Nothing, error_, sizeof(error_))) << error_;
-  EXPECT_EQ(second.header()->file_bytes, segment_.header()->file_bytes)
-      << "what old readers expect";
-  EXPECT_EQ(second.header()->peer_table_bytes, sizeof(layout::NetworkPeerTable));
-  struct stat before {
-  }, after{};
-  ASSERT_EQ(stat(second.path(), &before), 0);
-  EXPECT_EQ(static_cast<size_t>(before.st_size),
-            second.header()->file_bytes + 4 * sizeof(layout::NetworkPeerTable));
-  ASSERT_TRUE(second.Reserve(1, 1));
-  ASSERT_EQ(stat(second.path(), &after), 0);
-  EXPECT_GE(static_cast<size_t>(after.st_blocks - before.st_blocks) * 512,
-            sizeof(layout::CommunicatorSlot) + sizeof(layout::NetworkPeerTable));
-  AtomicU64& last = second.peers(1)->blocks[31].directions[1].operations;
-  StoreRelaxed(last, 7);
-  ASSERT_TRUE(second.Reserve(1, 2));
-  EXPECT_EQ(LoadRelaxed(last), 0u) << "it is cleared with its slot";
-}
-
 TEST_F(SegmentTest, NoReaderFindsASlotFreeOrEmptiedWhileItIsReservedAgain) {
   ASSERT_TRUE(Create()) << error_;
   ASSERT_TRUE(segment_.Reserve(1, 1));
@@ -198,12 +173,6 @@ TEST_F(SegmentTest, StaysWithinTheFileSizeLimit) {
       with_limit(two_slots - 1,
                  [&] { return !Create() && std::strstr(error_, "File too large") != nullptr; }),
       0);
-  options_.network_peers = 1;
-  EXPECT_EQ(
-      with_limit(two_slots + 2 * sizeof(layout::NetworkPeerTable) - 1,
-                 [&] { return !Create() && std::strstr(error_, "File too large") != nullptr; }),
-      0)
-      << "tables of peers count";
   EXPECT_EQ(Files(), 1u);  // of the first child
 }
 

@@ -176,17 +176,8 @@ TEST_F(EventMask, DoesNotTrustAVariableThatNcclMayReadElsewhere) {
   ExpectAsked<6>(23007, environment, true, TimingReason::kConfigured);
 }
 
-TEST_F(EventMask, TimesNothingWithoutSampling) {
-  const Environment environment{{"NCCL_EXPORTER_KERNEL_TIMING", "on"},
-                                {"NCCL_EXPORTER_SAMPLING", "off"}};
-  ExpectAsked<5>(22809, environment, false, TimingReason::kConfigured);
-}
-
 TEST_F(EventMask, IsTheSameAllTheTimeByDefault) {
-  const Environment environment{{"NCCL_EXPORTER_KERNEL_TIMING", "on"},
-                                {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "0"},
-                                {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0.1"}};
-  InJob<5>(22809, environment, [&](Communicator<5>& communicator) {
+  InJob<5>(22809, {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}}, [&](Communicator<5>& communicator) {
     const int first = event_mask;
     for (int i = 0; i < 30; ++i) {
       communicator.Call();
@@ -251,9 +242,8 @@ TEST_F(EventMask, LeavesKernelEventsOutByDefaultWhereBuffersMayBeRegisteredForNv
 
 TEST_F(EventMask, LeavesKernelEventsOutWhereTheEnvironmentSharesResources) {
   for (const char* name : {"NCCL_COMM_SPLIT_SHARE_RESOURCES", "NCCL_COMM_SHRINK_SHARE_RESOURCES"}) {
-    const Environment environment{{"NCCL_EXPORTER_KERNEL_TIMING", "on"},
-                                  {"NCCL_ALLGATHERV_ENABLE", "0"},
-                                  {name, "1"}};
+    const Environment environment{
+        {"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_ALLGATHERV_ENABLE", "0"}, {name, "1"}};
     ExpectAsked<6>(23007, environment, false, TimingReason::kResourcesShared);
   }
 }
@@ -337,40 +327,16 @@ TEST_F(EventMask, SeesAtTheNextInitThatSomebodyElseHasChangedIt) {
 }
 
 TEST_F(EventMask, ForgetsTheMaskOfACopyOfNcclWithItsLastCommunicator) {
-  for (const char* sampling : {"0.5", "always"}) {
-    const Environment environment{{"NCCL_EXPORTER_KERNEL_TIMING", "on"},
-                                  {"NCCL_EXPORTER_SAMPLING", sampling},
-                                  {"NCCL_EXPORTER_COMMUNICATORS", "2"}};
-    InJob<5>(22809, environment, [&](Communicator<5>&) {
-      void* data = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      Communicator<5> of_other_copy(2, static_cast<int*>(data));
-      of_other_copy.Call();
-      of_other_copy.Finalize();
-      ASSERT_EQ(munmap(data, 4096), 0);  // as if unloaded
-      Communicator<5> beyond(3);  // has no slot of its own, and freezes all masks that change
-      beyond.Call();
-    });
-  }
-}
-
-TEST_F(EventMask, SaysThatAProcessIsUntimedWhoseWindowsEndedOutsideOfOne) {
   const Environment environment{{"NCCL_EXPORTER_KERNEL_TIMING", "on"},
-                                {"NCCL_EXPORTER_SAMPLING", "0.001"},
-                                {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "3600"},
-                                {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "0"}};
-  InJob<5>(22809, environment, [&](Communicator<5>& communicator) {
-    for (int i = 0; i < 10 && (event_mask & abi::kKernelCh) != 0; ++i) {
-      communicator.Call();
-      clock_ahead_s += 60;  // out of the window, if it began in one
-    }
-    ASSERT_EQ(event_mask & abi::kKernelCh, 0);
-    EXPECT_EQ(Source(), TimingSource::kKernel);
-    communicator.Call(abi::kP2pApi, "Send");
-    EXPECT_EQ(Source(), TimingSource::kProxy);
-    EXPECT_EQ(Reason(), TimingReason::kSamplingFrozen);
-    Communicator<5> later(2);
-    EXPECT_EQ(Source(1), TimingSource::kProxy);
-    EXPECT_EQ(Reason(1), TimingReason::kSamplingFrozen);
+                                {"NCCL_EXPORTER_COMMUNICATORS", "2"}};
+  InJob<5>(22809, environment, [&](Communicator<5>&) {
+    void* data = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    Communicator<5> of_other_copy(2, static_cast<int*>(data));
+    of_other_copy.Call();
+    of_other_copy.Finalize();
+    ASSERT_EQ(munmap(data, 4096), 0);  // as if unloaded
+    Communicator<5> beyond(3);         // has no slot of its own
+    beyond.Call();
   });
 }
 

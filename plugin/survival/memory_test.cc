@@ -73,8 +73,8 @@ TEST_F(MemorySurvival, TakesNoMoreSharedMemoryWhereTheJobLocksItsOwn) {
       return;
     }
     const uint64_t page_bytes = 4096;
-    EXPECT_LE(BytesOnDisk(Segments()[0]), sizeof(layout::SegmentHeader) +
-                                              2 * sizeof(layout::CommunicatorSlot) + page_bytes);
+    EXPECT_LE(BytesOnDisk(Segments()[0]),
+              sizeof(layout::SegmentHeader) + 2 * sizeof(layout::CommunicatorSlot) + page_bytes);
     EXPECT_LE(BytesOfTraceFile(), 4 * page_bytes);
     EXPECT_GT(BytesOfTraceFile(), 0u);
     caller.Run();
@@ -120,7 +120,6 @@ TEST_F(MemorySurvival, TakesNoMorePrivateMemoryAfterInit) {
 }
 
 constexpr uint64_t kPrivateBytes = 401'408;  // of one communicator, as docs/plugin.md says
-constexpr uint64_t kPhaseBytes = 24'576;     // the same
 constexpr uint64_t kNetworkBytes = 69'632;   // the same
 
 // Pages that one communicator more takes in a process, on that release.
@@ -136,23 +135,6 @@ uint64_t PrivatePages(int nccl_version, int nodes = 1) {
   const uint64_t before = taken();
   Caller<kVersion> second({.id = 2, .nodes = nodes});
   return taken() - before;
-}
-
-TEST_F(MemorySurvival, TakesRoomForPhasesOnlyWhereTheyAreAskedFor) {
-  if (kHasAddressSanitizer || kHasThreadSanitizer) GTEST_SKIP() << "they take memory themselves";
-  const auto pages = [](uint64_t bytes) {
-    const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-    return (bytes + page_bytes - 1) / page_bytes;
-  };
-  InChild([&] { EXPECT_EQ(PrivatePages<7>(23206), pages(kPrivateBytes)); });
-  InChild([&] {
-    setenv("NCCL_EXPORTER_KERNEL_PHASES", "1", 1);
-    EXPECT_EQ(PrivatePages<6>(23007), pages(kPrivateBytes)) << "2.30 has no phases";
-  });
-  InChild([&] {
-    setenv("NCCL_EXPORTER_KERNEL_PHASES", "1", 1);
-    EXPECT_EQ(PrivatePages<7>(23206), pages(kPrivateBytes) + pages(kPhaseBytes));
-  });
 }
 
 TEST_F(MemorySurvival, TakesRoomForNetworkTimeOnlyWhereACommunicatorMayLeaveItsNode) {

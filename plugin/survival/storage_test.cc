@@ -350,7 +350,6 @@ TEST_F(StorageSurvival, SurvivesALimitOnAddressSpace) {
        {0u, 64u << 10, 256u << 10, 1u << 20, 16u << 20, 29u << 20, 30u << 20}) {
     SCOPED_TRACE(spare);
     InEach<6, 7>([&]<int kVersion>() {
-      setenv("NCCL_EXPORTER_KERNEL_PHASES", "1", 1);  // room of its own, on API v7
       LoadTable<kVersion>();
       uint64_t pages = 0;
       std::ifstream("/proc/self/statm") >> pages;

@@ -121,12 +121,6 @@ class View {
   const layout::NetworkDirectionBlock& Network(NetworkDirection direction, size_t slot = 0) const {
     return Slot(slot)->network.directions[static_cast<size_t>(direction)];
   }
-  // Of the segment of a job that has asked for peers.
-  const layout::NetworkPeerBlock& Peer(size_t block, size_t slot = 0) const {
-    return reinterpret_cast<const layout::NetworkPeerTable*>(
-               reinterpret_cast<const char*>(header_) + header_->file_bytes)[slot]
-        .blocks[block];
-  }
   uint64_t NetworkOperations(size_t slot = 0) const {
     return Read(Network(NetworkDirection::kSend, slot).operations) +
            Read(Network(NetworkDirection::kRecv, slot).operations);

@@ -37,8 +37,8 @@ TEST_F(HandleSurvival, Survives01_HandleSlotWithOldContent) {
     caller.Finalize();
     ExpectAllTimed(Segment(), 1);
     Losses losses = Only({{Loss::kUnknownContext, 1}});
-    // The step, whose parent is no proxy operation; the phase, whose parent is no channel.
-    constexpr uint64_t kOrphans = kVersion >= 7 ? 2 : kVersion >= 2 ? 1 : 0;
+    // The step, whose parent is no proxy operation.
+    constexpr uint64_t kOrphans = kVersion >= 2 ? 1 : 0;
     if (kOrphans != 0) losses.merge(Only({{Loss::kUnknownHandle, kOrphans}}));
     EXPECT_EQ(Segment().Lost(), losses);
   });

@@ -14,11 +14,6 @@ constexpr auto kSend = NetworkDirection::kSend, kRecv = NetworkDirection::kRecv;
 
 class NetworkSurvival : public SurvivalTest {
  protected:
-  void TearDown() override {
-    unsetenv("NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS");
-    unsetenv("NCCL_EXPORTER_NETWORK_PEERS");
-    SurvivalTest::TearDown();
-  }
   template <typename Body>
   void InEachWithSteps(Body body) const {
     InEach<2, 3, 4, 5, 6, 7>(body);
@@ -56,37 +51,6 @@ TEST_F(NetworkSurvival, CountsTheStatesOfBothDirections) {
       EXPECT_EQ(Read(view.Network(direction).bytes), 20 * Caller<kVersion>::kStepBytes);
     }
     EXPECT_EQ(Read(view.Slot(0)->network.share_ppm), 1'000'000u);
-  });
-}
-
-TEST_F(NetworkSurvival, CountsPeersAsFarAsAskedWhateverTheirNumber) {
-  setenv("NCCL_EXPORTER_NETWORK_PEERS", "2", 1);
-  InEachWithSteps([&]<int kVersion>() {
-    constexpr int kNone = std::numeric_limits<int>::min();
-    constexpr int kPeers[]{1, std::numeric_limits<int>::max(), 0, 1, kNone, -1, 7};
-    const auto play = [&](Caller<kVersion>& caller) {
-      void* const operation = caller.Announce();
-      for (const int peer : kPeers) {
-        void* const proxy = caller.Proxy(operation, getpid(), true, peer);
-        caller.RunStep(proxy, 0, true);
-        caller.Stop(proxy);
-      }
-    };
-    Caller<kVersion> caller, other{{.id = 7}};
-    play(caller);
-    play(other);
-    const View view = Segment();
-    ExpectNothingLost(view);
-    EXPECT_EQ(Read(view.Slot(0)->network.share_ppm), 1'000'000u);
-    for (const size_t slot : {0, 1}) {
-      const uint64_t numbers[]{0, 2, uint64_t{1} << 31, 0};
-      const uint64_t operations[]{4, 2, 1, 0};
-      for (size_t block = 0; block < std::size(numbers); ++block) {
-        EXPECT_EQ(Read(view.Peer(block, slot).number), numbers[block]);
-        EXPECT_EQ(Read(view.Peer(block, slot).directions[0].operations), operations[block]);
-      }
-      EXPECT_EQ(view.NetworkOperations(slot), std::size(kPeers));
-    }
   });
 }
 
@@ -130,8 +94,7 @@ TEST_F(NetworkSurvival, AsksForNoStepsWithinANodeNorWhenSwitchedOff) {
 
 // Up to 2.27 every operation may be one of a graph.
 TEST_F(NetworkSurvival, RefusesBetweenWindowsTheReplaysOfGraphsThatWereCapturedWithinOne) {
-  setenv("NCCL_EXPORTER_NETWORK_TIMING", "0.001", 1);
-  setenv("NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "3600", 1);
+  setenv("NCCL_EXPORTER_NETWORK_TIMING", "0.001/3600", 1);
   setenv("NCCL_EXPORTER_KERNEL_TIMING", "on", 1);
   InEach<2, 3, 4, 5, 6, 7>([&]<int kVersion>() {
     Caller<kVersion> caller;
@@ -157,8 +120,7 @@ TEST_F(NetworkSurvival, RefusesBetweenWindowsTheReplaysOfGraphsThatWereCapturedW
 
 // Its bit was set when it was called; the window has closed since.
 TEST_F(NetworkSurvival, TimesACallThatNcclAsksAboutWhenItsWindowIsOver) {
-  setenv("NCCL_EXPORTER_NETWORK_TIMING", "0.001", 1);
-  setenv("NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "3600", 1);
+  setenv("NCCL_EXPORTER_NETWORK_TIMING", "0.001/3600", 1);
   InEach<5, 6, 7>([&]<int kVersion>() {
     Caller<kVersion> caller;
     caller.RunProxy(caller.Announce(), true);
@@ -184,8 +146,7 @@ TEST_F(NetworkSurvival, CountsTheBytesOfTheOperationsWhoseStepsNcclReports) {
       EXPECT_EQ(timed, all) << function;
     }
   });
-  setenv("NCCL_EXPORTER_NETWORK_TIMING", "0.001", 1);
-  setenv("NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "3600", 1);
+  setenv("NCCL_EXPORTER_NETWORK_TIMING", "0.001/3600", 1);
   InEachWithSteps([&]<int kVersion>() {
     Caller<kVersion> caller;
     for (int i = 0; i < 10; ++i) {

@@ -23,7 +23,6 @@ class Tasks {
   struct Task {
     Caller<kVersion>* caller = nullptr;
     void* operation = nullptr;
-    int peer = 0;
   };
   // One thread. Drops the task if there is no room.
   void Put(const Task& task) {
@@ -73,8 +72,8 @@ class Job {
   // A new communicator takes the place of the user's present one, which is not finalized.
   void Begin(size_t user) {
     const auto id = static_cast<int>(lives_.size() + 1);
-    lives_.push_back(std::make_unique<Life>(Life{
-        .caller = Caller<kVersion>({.id = static_cast<uint64_t>(id), .mask = &mask_}), .id = id}));
+    lives_.push_back(std::make_unique<Life>(
+        Life{.caller = Caller<kVersion>({.id = static_cast<uint64_t>(id), .mask = &mask_})}));
     current_[user].store(lives_.back().get(), std::memory_order_release);
   }
   void Abort(size_t user) { current_[user].load()->caller.Finalize(); }
@@ -90,7 +89,6 @@ class Job {
  private:
   struct Life {
     Caller<kVersion> caller;
-    int id;
   };
 
   void Call(size_t user) {
@@ -98,7 +96,7 @@ class Job {
       Life& life = *current_[user].load(std::memory_order_acquire);
       const bool asks = (__atomic_load_n(&mask_, __ATOMIC_RELAXED) & abi::kProxyStep) != 0;
       void* const operation = life.caller.Announce();
-      if (asks && operation != nullptr) tasks_[user][i % 2].Put({&life.caller, operation, life.id});
+      if (asks && operation != nullptr) tasks_[user][i % 2].Put({&life.caller, operation});
       if (i % 64 == 0) std::this_thread::yield();
     }
   }
@@ -107,7 +105,7 @@ class Job {
       for (size_t user = 0; user < 2; ++user) {
         tasks_[user][thread].TakeAll([&](const auto& task) {
           const uint64_t begin_ns = NowNs();
-          if (!task.caller->RunProxy(task.operation, user == 0, kSteps, task.peer)) return;
+          if (!task.caller->RunProxy(task.operation, user == 0, kSteps)) return;
           timed_ns_ += NowNs() - begin_ns;
           ++timed_operations_;
         });
@@ -136,19 +134,11 @@ class NetworkThreads : public SurvivalTest {
  protected:
   void SetUp() override {
     SurvivalTest::SetUp();
-    setenv("NCCL_EXPORTER_NETWORK_TIMING", "0.5", 1);
-    setenv("NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0.1", 1);
-    setenv("NCCL_EXPORTER_NETWORK_PEERS", "3", 1);
-  }
-  void TearDown() override {
-    unsetenv("NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS");
-    unsetenv("NCCL_EXPORTER_NETWORK_PEERS");
-    SurvivalTest::TearDown();
+    setenv("NCCL_EXPORTER_NETWORK_TIMING", "0.5/0.1", 1);
   }
   static void Sleep(int milliseconds) {
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
   }
-  // Each communicator has one peer, whose number is its own.
   static void Add(const View& view, size_t slot, Sums& sums) {
     const uint64_t operations = view.NetworkOperations(slot);
     sums.operations += operations;
@@ -158,11 +148,6 @@ class NetworkThreads : public SurvivalTest {
       EXPECT_EQ(Read(block.bytes), bytes) << "slot " << slot;
       sums.waited_ns += Sum(block.wait_ns);
     }
-    if (operations == 0) return;
-    const layout::NetworkPeerBlock& own = view.Peer(1, slot);
-    EXPECT_EQ(Read(own.number), view.Slot(slot)->communicator_id + 1);
-    EXPECT_EQ(Read(own.directions[0].operations) + Read(own.directions[1].operations), operations);
-    EXPECT_EQ(Read(view.Peer(2, slot).number), 0u);
   }
   template <int kVersion>
   static void ExpectEachOnce(const View& view, const Job<kVersion>& job, const Sums& sums) {

@@ -36,12 +36,6 @@ class UnconfirmedTimes {
   static constexpr uint64_t kCapacity = 2 * kOperationEntries;
   // Released at one completion: some 3 us of NCCL's progress thread.
   static constexpr uint64_t kReleaseSteps = 64;
-  using Phases = std::array<PhaseTimes, kCapacity>;
-
-  // Where phases of what is held are kept, for good; without it no times with phases may come.
-  // While there are none.
-  void SetRoomForPhases(Phases* phases) { phases_.store(phases, std::memory_order_release); }
-  bool HasRoomForPhases() const { return phases_.load(std::memory_order_acquire) != nullptr; }
   void Clear() {
     StoreRelaxed(held_, 0);
     StoreRelaxed(believed_before_, 0);
@@ -53,8 +47,6 @@ class UnconfirmedTimes {
   void Keep(uint64_t launch, const Completion& completion, uint64_t uncompared) {
     const uint64_t place = PlaceOf(LoadRelaxed(held_));
     entries_[place] = {completion, launch, uncompared};
-    if (completion.phases != nullptr)
-      entries_[place].completion.phases = KeepPhases(place, *completion.phases);
     ExclusiveAdd(held_, 1);
   }
   // If all is full, the oldest make room: returns how many are dropped for it.
@@ -98,9 +90,6 @@ class UnconfirmedTimes {
   Entry& At(uint64_t number) { return entries_[PlaceOf(number)]; }
   Entry& First() { return At(0); }
   bool IsBelieved(const Entry& entry) const { return entry.launch < LoadRelaxed(believed_before_); }
-  [[gnu::cold]] const PhaseTimes* KeepPhases(uint64_t place, const PhaseTimes& phases) {
-    return &((*phases_.load(std::memory_order_acquire))[place] = phases);
-  }
   void Forget() {
     ExclusiveAdd(oldest_, 1);
     StoreRelaxed(held_, LoadRelaxed(held_) - 1);
@@ -119,7 +108,6 @@ class UnconfirmedTimes {
   AtomicU64 oldest_{0};           // place of the first
   AtomicU64 believed_before_{0};  // ticket of a launch
   AtomicU64 uncompared_{0};       // when that was found
-  std::atomic<Phases*> phases_{nullptr};
   std::array<Entry, kCapacity> entries_{};
 };
 

@@ -24,7 +24,7 @@ struct TraceRequestCopy {
             .has_communicator = LoadRelaxed(page.has_communicator),
             .communicator_id = LoadRelaxed(page.communicator_id)};
   }
-  bool HasRecords() const { return level > static_cast<uint64_t>(Level::kWindows); }
+  bool HasRecords() const { return level != static_cast<uint64_t>(Level::kNone); }
 };
 
 // Keeps the request if it is a proper one. Differences of times are taken only in the order that
@@ -32,13 +32,14 @@ struct TraceRequestCopy {
 trace_ring::Answer TraceSession::Check(const TraceRequestCopy& request, uint64_t now_ns,
                                        uint64_t realtime_ns) {
   using trace_ring::Answer;
-  if (request.level > static_cast<uint64_t>(Level::kSteps)) return Answer::kUnknownLevel;
-  if (request.level == static_cast<uint64_t>(Level::kNone)) return Answer::kTaken;
+  if (!request.HasRecords()) return Answer::kTaken;
+  if (request.level != static_cast<uint64_t>(Level::kChannels) &&
+      request.level != static_cast<uint64_t>(Level::kSteps))
+    return Answer::kUnknownLevel;
   const uint64_t begin = request.begin_realtime_ns, end = request.end_realtime_ns;
   if (end <= begin || end - begin > trace_ring::kMostWindowNs || end <= realtime_ns ||
       (begin > realtime_ns && begin - realtime_ns > trace_ring::kMostAheadNs))
     return Answer::kWrongTimes;
-  if (!request.HasRecords()) return Answer::kTaken;
   if (request.chunks < trace_ring::kFewestChunks || request.chunks > trace_ring::kMostChunks ||
       (request.chunks & (request.chunks - 1)) != 0)
     return Answer::kWrongRing;
@@ -60,13 +61,13 @@ void TraceSession::Answer(uint64_t generation, trace_ring::Answer answer, uint64
 }
 
 // A request with records is settled when it is over; every other one at once.
-TraceSession::Windows TraceSession::Take(uint64_t now_ns) {
-  Windows windows;
+std::optional<uint64_t> TraceSession::Take(uint64_t now_ns) {
+  std::optional<uint64_t> network_until_ns;
   const auto is_over = [&] {
     return session() == 0 || now_ns >= LoadRelaxed(end_ns_) + trace_ring::kGraceNs;
   };
-  if (LoadRelaxed(*requested_) == LoadRelaxed(taken_) && !is_over()) return windows;
-  if (is_taking_.exchange(true, std::memory_order_acquire)) return windows;  // another thread is
+  if (LoadRelaxed(*requested_) == LoadRelaxed(taken_) && !is_over()) return {};
+  if (is_taking_.exchange(true, std::memory_order_acquire)) return {};  // another thread is
   const auto end = [this] { is_taking_.store(false, std::memory_order_release); };
   const TraceRequestCopy request = TraceRequestCopy::Of(file_->control);
   if (request.generation == LoadRelaxed(taken_)) {
@@ -74,18 +75,15 @@ TraceSession::Windows TraceSession::Take(uint64_t now_ns) {
       StoreRelease(session_, 0);
       StoreRelaxed(settled_, request.generation);
     }
-    return end(), windows;
+    return end(), std::nullopt;
   }
   StoreRelease(session_, 0);
   const trace_ring::Answer answer = Check(request, now_ns, ReadClock(CLOCK_REALTIME));
   const bool is_taken = answer == trace_ring::Answer::kTaken;
   uint64_t session = 0;
   if (is_taken) {
-    const bool is_end = request.level == static_cast<uint64_t>(Level::kNone);
-    windows = {.is_new = true,
-               .of_kernels = true,
-               .of_network = request.level != static_cast<uint64_t>(Level::kChannels),
-               .until_realtime_ns = is_end ? 0 : request.end_realtime_ns};
+    network_until_ns =
+        request.level == static_cast<uint64_t>(Level::kSteps) ? request.end_realtime_ns : 0;
     if (request.HasRecords()) {
       sessions_ = (sessions_ + 1) & trace_ring::kSessionMask;
       if (sessions_ == 0) sessions_ = 1;
@@ -97,7 +95,7 @@ TraceSession::Windows TraceSession::Take(uint64_t now_ns) {
   if (session == 0) StoreRelaxed(settled_, request.generation);
   StoreRelease(session_, session);
   end();
-  return windows;
+  return network_until_ns;
 }
 
 Level TraceSession::LevelOf(uint64_t call_ns, uint64_t communicator_id) const {

@@ -25,6 +25,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "plugin/segment/atomics.h"
 #include "proto/trace_ring.h"
@@ -43,15 +44,10 @@ class TraceSession {
   // Whether nothing is asked for.
   bool IsSettled() const { return LoadRelaxed(*requested_) == LoadRelaxed(settled_); }
 
-  // What a new request wants besides records, once.
-  struct Windows {
-    bool is_new = false;
-    bool of_kernels = false;
-    bool of_network = false;
-    uint64_t until_realtime_ns = 0;
-  };
-  // Takes the request if it is a new one. `now_ns`: CLOCK_MONOTONIC.
-  [[gnu::cold, gnu::noinline]] Windows Take(uint64_t now_ns);
+  // Takes the request if it is a new one. `now_ns`: CLOCK_MONOTONIC. Returns until when a request
+  // that was taken now wants the windows of network timing open (CLOCK_REALTIME); 0: not at all.
+  // Nothing if none was taken.
+  [[gnu::cold, gnu::noinline]] std::optional<uint64_t> Take(uint64_t now_ns);
   // What is recorded of an operation that is called at this time on this communicator.
   [[gnu::cold, gnu::noinline]] trace_ring::Level LevelOf(uint64_t call_ns,
                                                          uint64_t communicator_id) const;

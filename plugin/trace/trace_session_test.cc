@@ -79,20 +79,16 @@ TEST_F(TraceSessionTest, RefusesWhatItDoesNotKnowOrBoundAndSaysWhy) {
   EXPECT_EQ(AnswerTo(Channels()), Answer::kTaken) << "the next one is not worse for them";
 }
 
-TEST_F(TraceSessionTest, OpensWindowsOnceAndClosesThemAtTheEndOfTheRequest) {
+TEST_F(TraceSessionTest, OpensWindowsForStepsOnceAndClosesThemAtTheEndOfTheRequest) {
   TraceRequester::Request request = Channels();
-  request.level = Level::kWindows;
-  request.chunks = 0;
   requester_.Ask(request);
-  const TraceSession::Windows windows = session_.Take(NowNs());
-  EXPECT_TRUE(windows.is_new && windows.of_kernels && windows.of_network);
-  EXPECT_EQ(windows.until_realtime_ns, request.end_realtime_ns);
-  EXPECT_TRUE(session_.IsSettled()) << "nothing is recorded";
+  EXPECT_EQ(session_.Take(NowNs()), 0u) << "not for channels";
+  request.level = Level::kSteps;
+  requester_.Ask(request);
+  EXPECT_EQ(session_.Take(NowNs()), request.end_realtime_ns);
+  EXPECT_EQ(session_.Take(NowNs()), std::nullopt) << "it is not new";
   requester_.Ask({.level = Level::kNone});
-  EXPECT_EQ(session_.Take(NowNs()).until_realtime_ns, 0u);
-  requester_.Ask(Channels());
-  EXPECT_FALSE(session_.Take(NowNs()).of_network);
-  EXPECT_FALSE(session_.Take(NowNs()).is_new);
+  EXPECT_EQ(session_.Take(NowNs()), 0u);
 }
 
 TEST_F(TraceSessionTest, EndsARequestEarlyIfItIsAskedTo) {

@@ -40,8 +40,7 @@ nlohmann::json TruthOf(const FunctionCounts& function) {
           {"duration_sum_ns", function.duration_sum_ns},
           {"bandwidth", BucketsOf(function.bandwidth)},
           {"bandwidth_sum", function.bandwidth_sum},
-          {"bandwidth_sum_kib", function.bandwidth_sum_kib},
-          {"phase_ns", function.phase_ns}};
+          {"bandwidth_sum_kib", function.bandwidth_sum_kib}};
 }
 
 // How many operations of each function a fault has got at.
@@ -82,12 +81,8 @@ nlohmann::json TruthOf(const NetworkCounts& counts) {
 
 nlohmann::json TruthOf(const NetworkTruth& network) {
   const auto of = [](const NetworkTruth::Direction& direction) {
-    nlohmann::json by_peer = nlohmann::json::object();
-    for (const auto& [peer, counts] : direction.reported_by_peer)
-      by_peer[std::to_string(peer)] = TruthOf(counts);
     return nlohmann::json{{"all", TruthOf(direction.all)},
-                          {"reported", TruthOf(direction.reported)},
-                          {"reported_by_peer", std::move(by_peer)}};
+                          {"reported", TruthOf(direction.reported)}};
   };
   return {{"send", of(network.send)},
           {"recv", of(network.receive)},

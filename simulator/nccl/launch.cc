@@ -17,26 +17,7 @@ constexpr int64_t kMostPollDelayNs =
     18000;  // from what the GPU or the network did to the poll that finds it
 constexpr int64_t kChannelSkewNs = 400;  // between the channels of a kernel
 
-enum Purpose : int { kInitialSync, kFinalSync, kStartPoll, kStopPoll, kStartSkew, kStopSkew };
-
-// NCCL's names of the phases; the events carry them.
-struct PhaseRow {
-  KernelPhase id;
-  std::string_view name;
-};
-constexpr std::array<PhaseRow, kCountOf<KernelPhase>> kPhases{{
-    {KernelPhase::kInitialSync, "initial_sync"},
-    {KernelPhase::kCompute, "compute"},
-    {KernelPhase::kFinalSync, "final_sync"},
-}};
-static_assert(IsInOrder(kPhases));
-
-// Short messages run on LL kernels, which have no phases.
-bool HasPhases(const Task& task, const Release& release) {
-  constexpr uint64_t kLeastBytes = 65536;
-  return task.is_symmetric && (task.mask & kKernelPhase) != 0 && release.HasSymmetricPhases() &&
-         task.message_bytes >= kLeastBytes;
-}
+enum Purpose : int { kStartPoll, kStopPoll, kStartSkew, kStopSkew };
 
 }  // namespace
 
@@ -93,56 +74,12 @@ int64_t Launch::Upload(const Task& task, const LaunchSlice& slice, int64_t now_n
       const GpuTimes times = TimesOf(ItemOn(task.channels.low + i));
       true_members_.back().Cover(times.start_ns, times.stop_ns);
     }
-    if (HasPhases(task, release)) CountPhases(task, members_[member]);
     if (task.is_carried && !never_completes_) Carry(members_[member], true_members_.back());
     last_due_ns = options_.faults.Any() && !task.is_symmetric
                       ? PostPolledEvents(task, member, now_ns)
                       : PostKernelEvents(task, member, now_ns);
   }
   return std::max(last_due_ns, PostNetworkEvents(task, slice, member, now_ns));
-}
-
-// The middle phase has about a third of the time or more. The borders are the seed's choice, so
-// that a mean that is taken over the wrong channels differs.
-Launch::PhaseBorders Launch::BordersOn(int channel) const {
-  const WorkItem item = ItemOn(channel);
-  const int64_t third_ns = (item.stop_ns - item.start_ns) / 3;
-  const GpuClock& clock = rank_.gpu_clock();
-  return {clock.Read(item.start_ns),
-          clock.Read(item.start_ns + 1 + DelayNs(third_ns, channel, kInitialSync)),
-          clock.Read(item.stop_ns - 1 - DelayNs(third_ns, channel, kFinalSync)),
-          clock.Read(item.stop_ns)};
-}
-
-// Between the start of a channel and its stop; phases without length are left out.
-void Launch::ReportPhases(const Part& part, void* kernel_handle, int64_t now_ns) {
-  const PhaseBorders borders = BordersOn(part.channel);
-  for (const auto& [id, name] : kPhases) {
-    const auto i = static_cast<size_t>(id);
-    if (borders[i] == borders[i + 1]) continue;
-    void* handle = nullptr;
-    Descriptor descriptor(options_.release.api_version(), kKernelPhase, kernel_handle, 0);
-    descriptor.PutSigned(Field::kKernelPhaseChannel, part.channel)
-        .Put(Field::kKernelPhaseId, i)
-        .PutText(Field::kKernelPhaseName, name)
-        .Put(Field::kKernelPhaseTimer, borders[i]);
-    plugin_.Start(communicator_.context, &handle, descriptor, now_ns);
-    if (handle == nullptr) continue;
-    StateArguments arguments(borders[i + 1]);
-    plugin_.Record(handle, EventState::kKernelPhaseStop, &arguments, now_ns);
-    plugin_.Stop(handle, now_ns);
-  }
-}
-
-void Launch::CountPhases(const Task& task, LaunchMember& shown) const {
-  if (!is_timed_ || never_completes_ || task.channels.played == 0) return;
-  for (int i = 0; i < task.channels.played; ++i) {
-    const PhaseBorders borders = BordersOn(task.channels.low + i);
-    for (size_t phase = 0; phase < shown.phase_ns.size(); ++phase) {
-      shown.phase_ns[phase] += borders[phase + 1] - borders[phase];
-    }
-  }
-  for (uint64_t& ns : shown.phase_ns) ns /= static_cast<uint64_t>(task.channels.played);
 }
 
 // The kernel of its plan ran on the first channel in any case.
@@ -187,8 +124,7 @@ int64_t Launch::PostKernelEvents(const Task& task, size_t member, int64_t now_ns
               .parent = task.handle,
               .channel = channel,
               .start_due_ns = 0,
-              .stop_due_ns = 0,
-              .has_phases = HasPhases(task, options_.release)};
+              .stop_due_ns = 0};
     part.start_due_ns = std::max(
         {now_ns + kUploadToPollNs, connection.last_due_ns + 1,
          kernel_.start_ns + kChannelSkewNs + DelayNs(kMostPollDelayNs, channel, kStartPoll)});
@@ -224,7 +160,6 @@ void Launch::StartKernelChannel(const Part& part, ChannelConnection& connection,
 void Launch::StopKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns,
                                int64_t now_ns) {
   if (connection.kernel_handle != nullptr) {
-    if (part.has_phases) ReportPhases(part, connection.kernel_handle, now_ns);
     if (options_.release.HasKernelTimes()) {
       StateArguments arguments(gpu_ns);
       plugin_.Record(connection.kernel_handle, EventState::kKernelChStop, &arguments, now_ns);

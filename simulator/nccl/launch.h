@@ -72,7 +72,6 @@ class Launch : public std::enable_shared_from_this<Launch> {
     int channel;
     int64_t start_due_ns;
     int64_t stop_due_ns;
-    bool has_phases = false;
   };
   // What a channel's events say.
   struct GpuTimes {
@@ -118,11 +117,6 @@ class Launch : public std::enable_shared_from_this<Launch> {
                           int64_t now_ns);
   void StopKernelChannel(const Part& part, ChannelConnection& connection, uint64_t gpu_ns,
                          int64_t now_ns);
-  // Of the kernel's work on a channel, by the GPU's clock: its start, two borders, its stop.
-  using PhaseBorders = std::array<uint64_t, 4>;
-  PhaseBorders BordersOn(int channel) const;
-  void ReportPhases(const Part& part, void* kernel_handle, int64_t now_ns);
-  void CountPhases(const Task& task, LaunchMember& shown) const;
   // It waits on its stream for one that hangs.
   bool NeverStarts() const { return kernel_.start_ns >= kNever; }
   // The kernel's work on one channel; what the GPU's clock shows at its ends.

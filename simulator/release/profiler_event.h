@@ -42,7 +42,6 @@ enum class EventState : int32_t {
   kKernelChStop = 22,
   kGroupStartApiStop = 23,
   kGroupEndApiStart = 24,
-  kKernelPhaseStop = 31,
 };
 
 }  // namespace nccl_exporter::sim

@@ -160,11 +160,6 @@ class Release {
   // (:1262 "clean kernel"), whatever its task announces.
   constexpr bool AnnouncesSymmetric() const { return nccl_version_ >= 23100; }
 
-  // KernelPhase events of symmetric kernels that stamp their phases, and of no others. 2.32
-  // src/plugin/profiler.cc profilerEnqueueOp polls them of these only; src/device/symmetric: the LL
-  // kernels have no barriers to stamp.
-  constexpr bool HasSymmetricPhases() const { return nccl_version_ >= 23200; }
-
   // CollNet collectives announce 0 channels. 2.30.7 src/enqueue.cc scheduleCollTasksToPlan.
   constexpr bool HidesCollNetChannels() const {
     return nccl_version_ >= 22700 && nccl_version_ < 23100;

@@ -151,7 +151,6 @@ void GroundTruth::AddNetworkOperation(const NetworkOperation& operation) {
   direction.all.Add(operation);
   if (!operation.is_reported) return;
   direction.reported.Add(operation);
-  direction.reported_by_peer[operation.peer].Add(operation);
 }
 
 void GroundTruth::AddReportedNetworkOperation(bool is_foreign) {
@@ -187,7 +186,6 @@ void GroundTruth::AddTimed(const LaunchMember& member, uint64_t duration_ns, boo
   ++function.duration[DurationBucket(duration_ns)];
   ++size.duration[DurationBucket(duration_ns)];
   function.duration_sum_ns += duration_ns;
-  for (size_t i = 0; i < function.phase_ns.size(); ++i) function.phase_ns[i] += member.phase_ns[i];
   if (!is_alone || member.bytes < kLeastBytesForBandwidth) return;
   const uint64_t bandwidth = BusBytesPerSecond(member.function, member.bytes, ranks_, duration_ns);
   if (bandwidth == 0) return;

@@ -38,7 +38,6 @@ struct FunctionCounts {
   std::map<int, uint64_t> bandwidth;  // by index of the bucket
   double bandwidth_sum = 0;           // bytes per second
   uint64_t bandwidth_sum_kib = 0;
-  std::array<uint64_t, 3> phase_ns{};  // of kernels over symmetric windows, means of their channels
 };
 
 // Of the network, over all operations that ended and over those that were reported to the plugin.
@@ -46,7 +45,6 @@ struct NetworkTruth {
   struct Direction {
     NetworkCounts all;
     NetworkCounts reported;
-    std::map<int, NetworkCounts> reported_by_peer;
   };
   Direction send;
   Direction receive;

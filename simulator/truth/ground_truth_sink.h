@@ -31,7 +31,6 @@ struct LaunchMember {
   bool shows_its_end = false;
   size_t operation = 0;  // its place in the list of operations
   std::optional<Interval> interval = {};
-  std::array<uint64_t, 3> phase_ns = {};
 
   void Cover(uint64_t start_ns, uint64_t stop_ns);
 };

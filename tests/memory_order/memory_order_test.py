@@ -224,30 +224,6 @@ class SizeHistograms(Model, unittest.TestCase):
                    for end in outcomes({"timed": 0, "owner": 0}, writer, reader))
 
 
-class SamplingShown(Model, unittest.TestCase):
-    """plugin/sampling/sampler_set.cc, Show: the older of two states is not stored last and then kept."""
-    orders = ('fence_after_change', 'fence_after_store')
-
-    def is_wrong(self, fence_after_change=FENCE, fence_after_store=FENCE):
-        shows = [store("shown", 1), fence_after_store, load("still", "state")]
-        changes = [store("state", 2), fence_after_change, store("shown", 2)]
-        shows, changes = ([access for access in thread if access] for thread in (shows, changes))
-        return any(end["still"] == 1 and end["shown"] == 1
-                   for end in outcomes({"state": 1, "shown": 0}, shows, changes))
-
-
-class SamplingJoined(Model, unittest.TestCase):
-    """plugin/sampling/sampler_set.cc, Add and ShowAll: one of the two sees the other."""
-    orders = ('fence_after_add', 'fence_after_change')
-
-    def is_wrong(self, fence_after_add=FENCE, fence_after_change=FENCE):
-        adds = [store("live", 1), fence_after_add, load("shown by add", "state")]
-        changes = [store("state", 2), fence_after_change, load("is shown", "live")]
-        adds, changes = ([access for access in thread if access] for thread in (adds, changes))
-        return any(end["shown by add"] == 1 and end["is shown"] == 0
-                   for end in outcomes({"state": 1, "live": 0}, adds, changes))
-
-
 class WorkItemTimes(Model, unittest.TestCase):
     """plugin/timing/work_items.h, 2 to 4: a time that is read is not of a later item. Here two times are kept, and item 0 is asked for."""
     orders = ('time_release', 'count_release', 'count_acquire', 'time_acquire')

@@ -42,7 +42,7 @@ class Communicator(NamedTuple):
     calls: dict = {}  # function -> calls
     started: dict = {}  # (function, least bytes of the size class) -> (operations, bytes)
     name: str = ''
-    timing: tuple = ()  # source, reason, state of sampling
+    timing: tuple = ()  # source, reason
 
 
 class DocumentedSegment:
@@ -87,8 +87,8 @@ class DocumentedSegment:
             started.update({(function, int(least)): by_size[index] for index, least in codes['SizeClass'].items() if any(by_size[index])})
             timed[function] = tuple(sum(counts(f'timed.{field}')) for field in ('timed_operations', 'timed_bytes', 'busy_ns'))
         identity = [document.word(data, 'CommunicatorSlot', field) for field in ('communicator_id', 'rank', 'ranks', 'nodes', 'event_mask')]
-        source, reason, sampling = (document.word(data, 'CommunicatorSlot', field) for field in ('timing_source', 'timing_reason', 'sampling'))
+        source, reason = (document.word(data, 'CommunicatorSlot', field) for field in ('timing_source', 'timing_reason'))
         return Communicator(
             slot, generation, *identity, {function: sums for function, sums in timed.items() if sums[0]},
             {function: count for function, count in calls.items() if count}, started, document.text(data, 'CommunicatorSlot', 'name'),
-            (codes['TimingSource'][source], codes['TimingReason'][reason], codes['SamplingState'][sampling & 0xff]))
+            (codes['TimingSource'][source], codes['TimingReason'][reason]))

@@ -39,7 +39,7 @@ def by_daemon(path):
     communicators = {}
     for here in dump.communicators:
         communicators[here.id, here.rank] = {
-            'name': here.name, 'timing': (here.timing_source, here.timing_reason, here.sampling), 'calls': dict(+here.calls),
+            'name': here.name, 'timing': (here.timing_source, here.timing_reason), 'calls': dict(+here.calls),
             'operations': dict(here.operations), 'bytes': dict(here.bytes), 'timed': dict(+here.timed)}
     return dict(dump.losses), communicators
 

@@ -12,7 +12,6 @@ class DumpedCommunicator:
     rank: int = 0
     timing_source: str = ''
     timing_reason: str = ''
-    sampling: str = ''
     calls: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     operations: collections.Counter = dataclasses.field(default_factory=collections.Counter)  # (function, size class)
     bytes: collections.Counter = dataclasses.field(default_factory=collections.Counter)
@@ -47,8 +46,8 @@ def parse_dump(text):
 
 def parse_line_of_communicator(line, communicator, function):
     """Returns the function whose lines follow."""
-    if found := re.search(r'timing source (\w+) \((\w+)\), sampling (\w+)', line):
-        communicator.timing_source, communicator.timing_reason, communicator.sampling = found.groups()
+    if found := re.search(r'timing source (\w+) \((\w+)\)', line):
+        communicator.timing_source, communicator.timing_reason = found.groups()
     elif found := re.match(r'  name "(.*)", rank (\d+), ', line):
         communicator.name, communicator.rank = found[1], int(found[2])
     elif found := re.match(r'  (\w+): (\d+) calls, ', line):

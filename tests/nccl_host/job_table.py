@@ -7,7 +7,6 @@ FIVE = 'allreduce,allgather,reducescatter,reduce,sendrecv'
 ALLGATHERV_OFF = {'NCCL_ALLGATHERV_ENABLE': '0'}
 NETWORK = {'NCCL_ALGO': 'Ring', 'NCCL_PROTO': 'Simple', 'NCCL_P2P_LL_THRESHOLD': '0'}  # the only ones that the rig plays
 NVLINK = {'NCCL_P2P_DISABLE': '0', 'FAKECUDA_NVLINK': '18'}
-WINDOWS = {'NCCL_EXPORTER_SAMPLING': '0.3', 'NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS': '0.1', 'NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS': '0'}
 
 # From 2.29 on NCCL gives Broadcasts no kernel events unless NCCL_ALLGATHERV_ENABLE=0. A job that has other ones then hangs when a communicator
 # is destroyed (2.30.7), or crashes there (2.31.2).
@@ -115,13 +114,8 @@ def groups_and_graphs():
 
 def settings():
     """Settings of the plugin; and jobs on NCCL's own defaults, where later releases join Broadcasts."""
-    windows = {**WINDOWS, **ALLGATHERV_OFF}
     return [
-        Job('sampling-off', '-n 2 -p -i 50 -w 0 -y', {'NCCL_EXPORTER_SAMPLING': 'off', **ALLGATHERV_OFF}, never_timed=True),
         Job('timing-off', '-n 2 -p -i 50 -w 0 -y', {'NCCL_EXPORTER_KERNEL_TIMING': 'off', **ALLGATHERV_OFF}, never_timed=True),
-        Job('windows-allreduce', '-n 2 -p -i 400 -w 0 -y -c 1000', windows),
-        Job('windows-five', f'-n 2 -p -i 150 -w 0 -y -c 1000 -o {FIVE}', windows),
-        Job('windows-broadcast', '-n 2 -p -i 300 -w 0 -y -c 1000 -o broadcast,allreduce', windows),
         Job('defaults-broadcast', '-n 2 -p -i 120 -w 0 -y -o broadcast,allreduce'),
         Job('defaults-broadcast-allgather', '-n 2 -p -i 120 -w 0 -y -o broadcast,allgather'),
         Job('defaults-broadcasts', '-n 2 -p -i 120 -w 0 -y -o broadcast,broadcast,broadcast,allreduce'),

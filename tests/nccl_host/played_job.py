@@ -22,7 +22,7 @@ OUTPUT_SHOWN = 400
 
 COMMON_ENVIRONMENT = {
     # Rigs are small machines; the plugin refuses kernel timing where ranks have too few cores.
-    'NCCL_EXPORTER_KERNEL_TIMING': 'on', 'NCCL_EXPORTER_SAMPLING': 'always',
+    'NCCL_EXPORTER_KERNEL_TIMING': 'on',
     'NCCL_CUMEM_ENABLE': '0', 'NCCL_CUMEM_HOST_ENABLE': '0', 'NCCL_NVLS_ENABLE': '0', 'NCCL_P2P_DISABLE': '1', 'NCCL_IB_DISABLE': '1',
     'NCCL_NET': 'Socket', 'NCCL_SOCKET_IFNAME': 'lo', 'NCCL_MNNVL_ENABLE': '0', 'NCCL_GIN_ENABLE': '0', 'NCCL_RAS_ENABLE': '0',
 }

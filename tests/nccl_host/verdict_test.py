@@ -31,7 +31,7 @@ losses
   ring_overrun: 3 (meaning)
 
 communicator 0000000000000abc (slot 0, generation 1, finalized)
-  profiler API v5, NCCL 22809, event mask 0x46, timing source {source} ({reason}), sampling none (configured)
+  profiler API v5, NCCL 22809, event mask 0x46, timing source {source} ({reason})
   AllReduce: {calls} calls, {calls} operations known complete
     from 65536 bytes: {calls} operations, {bytes} bytes; timed: {calls} operations, {bytes} bytes, 0.1 s busy
     duration

@@ -20,7 +20,7 @@ const processOf = (rank, change = {}) => ({
 const rankOf = (rank, gpu, change = {}) => ({
   rank, gpu, gpu_uuid: `GPU-${gpu}`, pid: 5826 + gpu, host: 'node-1', alive: true, stopped: false, global_rank: String(gpu), started_sequence: 533, completed_sequence: 533,
   behind: 0, in_flight_count: 0, in_flight: [], unseen_operations: 0, last_progress: taken - 0.4, timing_source: 'kernel', timing_reason: 'default', drift_cause: null,
-  probation_launches: 0, sampling: 'none', arrivals: { late: false, seconds: 120, compared: 1200, last: 150, mean_lateness_seconds: 0.0001 }, network: null, ...change,
+  probation_launches: 0, arrivals: { late: false, seconds: 120, compared: 1200, last: 150, mean_lateness_seconds: 0.0001 }, network: null, ...change,
 });
 const networkOf = (network) => ({
   timed_share: 0.1, seconds: 120, send: { operations: 960, bytes: 4026531840, wait_seconds: { gpu: 0.97 - network, peer: 0.03, network } },

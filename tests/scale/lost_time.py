@@ -39,12 +39,10 @@ class Case(typing.NamedTuple):
 
 
 def cases():
-    windows = {'NCCL_EXPORTER_SAMPLING': '0.1'}
     for percent in (3, 10, 30, 0):
         yield Case(f'dp-{percent}', 'dp', percent)
         yield Case(f'tp-{percent}', 'tp', percent)
         yield Case(f'groups-{percent}', 'fsdp', percent, ('--aggregate', '4'))
-        yield Case(f'windows-{percent}', 'dp', percent, ('--api-version', '5'), windows)
 
 
 def true_waits(truth, begin, end):

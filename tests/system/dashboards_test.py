@@ -37,8 +37,6 @@ def times(query):
 
 # What has no answer here, and why.
 EMPTY = {
-    'nccl-communicator / Kernels over symmetric windows, by phase / A': 'no job of the cluster asks for phases',
-    'nccl-communicator / Kernels over symmetric windows, by phase / A (one job)': 'no job of the cluster asks for phases',
     'rule comm:nccl_timing_sources:count': 'no communicator of the cluster has two sources of durations',
     'rule NCCLExporterSeriesDropped (warning)': 'a daemon serves 20,000 series; the whole cluster has fewer',
 }

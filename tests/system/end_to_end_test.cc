@@ -94,29 +94,23 @@ TEST_F(EndToEnd, ExportsDurationsBySizeOnRequest) {
     EXPECT_TRUE(sample.labels.contains("size"));
 }
 
-// --- Phases of kernels over symmetric windows
+// --- Labels of the user's own
 
-TEST_F(EndToEnd, ExportsThePhasesOfKernelsOverSymmetricWindows) {
-  const Options options{
-      "--api-version", "7",  "--nccl-version",   "23206", "--symmetric", "--layout", "fsdp",
-      "--steps",       "20", "--ranks-per-node", "2",     "--rate",      "50"};
-  std::map<std::string, std::string> environment{{"NCCL_EXPORTER_KERNEL_TIMING", "on"}};
+TEST_F(EndToEnd, ExportsTheLabelsThatAJobAsksFor) {
   Daemon daemon(segments_.path());
-  RunJob(options, environment);
-  EXPECT_TRUE(daemon.Scrape().Find("nccl_collective_phase_seconds_total", {}).empty())
-      << "not asked for";
-
-  environment["NCCL_EXPORTER_KERNEL_PHASES"] = "1";
-  const nlohmann::json truth = RunJob(options, environment);
+  RunJob({"--steps", "2", "--ranks-per-node", "2"}, {{"NCCL_EXPORTER_LABELS", "team=x,run=y z"}});
   const Exposition scrape = daemon.Scrape();
-  double true_seconds = 0;
-  for (const nlohmann::json& rank : truth["ranks"]) {
-    const nlohmann::json& counts = rank["communicators"][0]["functions"]["AllGather"];
-    true_seconds += counts["phase_ns"][0].get<double>() / 1e9;
+  const Labels wanted{{"team", "x"}, {"run", "y z"}};
+  EXPECT_FALSE(scrape.Find("nccl_rank_info", wanted).empty());
+  EXPECT_EQ(scrape.Find("nccl_rank_info", wanted).size(), scrape.Find("nccl_rank_info", {}).size());
+  EXPECT_TRUE(scrape.Find("nccl_collective_operations_total", wanted).empty());
+  Daemon everywhere(segments_.path(), {"--metrics.labels-everywhere"});
+  const Exposition labelled = everywhere.Scrape();
+  for (const char* family :
+       {"nccl_rank_info", "nccl_collective_operations_total", "nccl_process_alive"}) {
+    EXPECT_FALSE(labelled.Find(family, wanted).empty()) << family;
+    EXPECT_EQ(labelled.Find(family, wanted).size(), labelled.Find(family, {}).size()) << family;
   }
-  EXPECT_GT(true_seconds, 0);
-  const Labels waiting{{"collective", "AllGather"}, {"phase", "initial_sync"}};
-  EXPECT_NEAR(Sum(scrape, "nccl_collective_phase_seconds_total", waiting), true_seconds, 1e-9);
 }
 
 // --- Every kind of workload
@@ -207,109 +201,6 @@ TEST_F(EndToEnd, TimesEveryMessageOfAnAlltoAllFrom231On) {
     EXPECT_EQ(timed, operations);
     ExpectSegmentsEqualTruth(segments_.path(), truth);
   }
-}
-
-// --- Timing in windows
-
-const std::map<std::string, std::string> kQuickSampling{
-    {"NCCL_EXPORTER_KERNEL_TIMING", "on"},
-    {"NCCL_ALLGATHERV_ENABLE", "0"},
-    {"NCCL_EXPORTER_SAMPLING", "0.3"},
-    {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0.5"},
-    {"NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS", "2"}};
-
-struct Sampled {
-  const char* name;
-  Options options;
-  const char* state;
-  const char* reason;
-};
-
-class EverySampledWorkload : public EndToEnd, public testing::WithParamInterface<Sampled> {
- protected:
-  static uint64_t MaskFaults(const nlohmann::json& truth) {
-    uint64_t faults = 0;
-    for (const nlohmann::json& rank : truth["ranks"]) {
-      for (const nlohmann::json& communicator : rank["communicators"]) {
-        faults += communicator["mask_faults"].get<uint64_t>();
-      }
-    }
-    return faults;
-  }
-};
-
-TEST_P(EverySampledWorkload, IsCountedExactlyAndTimedWhereItsMaskSays) {
-  Daemon daemon(segments_.path());
-  Options options{"--steps", "400", "--rate", "40", "--ranks-per-node", "4", "--no-finalize"};
-  options.insert(options.end(), GetParam().options.begin(), GetParam().options.end());
-  const nlohmann::json truth = RunJob(options, kQuickSampling);
-  const Exposition scrape = daemon.Scrape();
-  ExpectBothEqual(scrape, truth);
-  EXPECT_EQ(MaskFaults(truth), 0u);
-  const auto all = scrape.Find("nccl_rank_info");
-  const auto as_expected = scrape.Find(
-      "nccl_rank_info", {{"sampling", GetParam().state}, {"sampling_reason", GetParam().reason}});
-  EXPECT_FALSE(all.empty());
-  EXPECT_EQ(as_expected.size(), all.size());
-  const double operations = Sum(scrape, "nccl_collective_operations_total");
-  const double timed = Sum(scrape, "nccl_collective_timed_operations_total");
-  const bool is_sampled = std::string(GetParam().state) == "windows";
-  for (const Sample& sample : scrape.Find("nccl_rank_timing_duty_ratio"))
-    EXPECT_EQ(sample.value, is_sampled ? 0.3 : 1);
-  if (is_sampled) {
-    EXPECT_GT(timed, 0.25 * operations);  // 2 s of 10 all of them, and then a third
-    EXPECT_LT(timed, 0.75 * operations);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Layouts, EverySampledWorkload,
-    testing::Values(
-        Sampled{"DataParallel", {"--layout", "dp"}, "windows", "default"},
-        Sampled{"AcrossTheNetwork", {"--layout", "fsdp", "--network", "all"}, "windows", "default"},
-        Sampled{"AggregatedGroups", {"--layout", "dp", "--aggregate", "8"}, "windows", "default"},
-        Sampled{"NonBlocking", {"--layout", "dp", "--nonblocking"}, "windows", "default"},
-        Sampled{"OnRelease2_28", {"--layout", "dp", "--api-version", "5"}, "windows", "default"},
-        Sampled{"PipelineParallel", {"--layout", "pp"}, "frozen", "point_to_point"},
-        Sampled{"CapturedGraphs", {"--layout", "dp", "--graph"}, "frozen", "graph"},
-        Sampled{"OnRelease2_27", {"--layout", "dp", "--api-version", "4"}, "none", "release"},
-        Sampled{"OnRelease2_31", {"--layout", "dp", "--api-version", "7"}, "none", "release"}),
-    [](const auto& test) { return test.param.name; });
-
-TEST_F(EndToEnd, SaysNothingOfCompletionWhereNobodyTells) {
-  Daemon daemon(segments_.path());
-  auto sampling = kQuickSampling;
-  sampling["NCCL_EXPORTER_SAMPLING"] = "0.001";
-  sampling["NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS"] = "0";
-  RunJob({"--steps", "100", "--rate", "40", "--ranks-per-node", "2", "--layout", "dp",
-          "--no-finalize"},
-         sampling);
-  const Exposition scrape = daemon.Scrape();
-  EXPECT_GT(Sum(scrape, "nccl_collective_started_sequence"), 0);
-  EXPECT_TRUE(scrape.Find("nccl_collective_completed_sequence").empty());
-  EXPECT_TRUE(scrape.Find("nccl_operations_in_flight").empty());
-}
-
-TEST_F(EndToEnd, FollowsOperationsAcrossTheNetworkOutsideOfWindows) {
-  Daemon daemon(segments_.path());
-  auto sampling = kQuickSampling;
-  sampling["NCCL_EXPORTER_SAMPLING"] = "0.001";
-  sampling["NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS"] = "0";
-  exporter::RunToEnd(Simulator({"--steps", "100", "--rate", "40", "--ranks-per-node", "2",
-                                "--layout", "dp", "--network", "all", "--kill-rank", "1",
-                                "--kill-step", "60", "--kill-in-flight", "--no-finalize"}),
-                     sampling);
-  exporter::SleepMilliseconds(1100);  // quiet for a second: what has been reported is all there is
-  const Exposition scrape = daemon.Scrape();
-  const double started =
-      scrape.Value("nccl_collective_started_sequence", {{"rank", "1"}}).value_or(0);
-  const double completed =
-      scrape.Value("nccl_collective_completed_sequence", {{"rank", "1"}}).value_or(0);
-  const double in_flight = scrape.Value("nccl_operations_in_flight", {{"rank", "1"}}).value_or(0);
-  EXPECT_GT(in_flight, 0);
-  EXPECT_EQ(started, completed + in_flight);
-  EXPECT_EQ(scrape.Value("nccl_collective_completed_sequence", {{"rank", "0"}}),
-            scrape.Value("nccl_collective_started_sequence", {{"rank", "0"}}));
 }
 
 }  // namespace

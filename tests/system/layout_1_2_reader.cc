@@ -83,7 +83,6 @@ json Layout12Reader::Counts(uint64_t block) const {
           {"sizes", std::move(sizes)},
           {"completed", Word(block + 384)},
           {"bandwidth_sum_kib", Word(block + 400)},
-          {"phase_ns", {Word(block + 408), Word(block + 416), Word(block + 424)}},
           {"duration", NonZero(block + 448, kDurationBuckets)},
           {"duration_sum_ns", busy_ns},
           {"bandwidth", NonZero(block + 2432, kBandwidthBuckets)}};

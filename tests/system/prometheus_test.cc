@@ -314,7 +314,6 @@ TEST_P(PrometheusFormats, AreScrapedWithoutAWarningAndAnswerWithTheTruth) {
 struct NetworkTotals {
   double operations = 0, bytes = 0;
   std::map<std::string, double> state_ns;  // as they are exported
-  std::map<std::string, double> bytes_of_peers;
 };
 NetworkTotals NetworkTotalsOf(const nlohmann::json& truth, const std::string& direction) {
   NetworkTotals totals;
@@ -323,9 +322,6 @@ NetworkTotals NetworkTotalsOf(const nlohmann::json& truth, const std::string& di
       const auto& counts = communicator["network"][direction]["reported"];
       totals.operations += counts["operations"].get<double>();
       totals.bytes += counts["bytes"].get<double>();
-      for (const auto& [peer, of_peer] :
-           communicator["network"][direction]["reported_by_peer"].items())
-        totals.bytes_of_peers[peer] += of_peer["bytes"].get<double>();
       for (const auto& [state, ns] : counts["state_ns"].items()) {
         const bool is_own = direction == "recv" && state == "peer";
         totals.state_ns[is_own ? "gpu" : state] += ns.get<double>();
@@ -338,31 +334,31 @@ NetworkTotals NetworkTotalsOf(const nlohmann::json& truth, const std::string& di
 TEST_F(Prometheus, AnswersWhereNetworkTimeGoesWithTheTruth) {
   Daemon daemon(segments_.path());
   Start(kRelease242, daemon.port());
-  const exporter::Finished job = exporter::RunToEnd(
-      SimulatorCommand(segments_.path(), scratch_.path() + "/truth.json",
-                       {"--layout",
-                        "dp",
-                        "--nodes",
-                        "3",
-                        "--ranks-per-node",
-                        "1",
-                        "--pace",
-                        "real",
-                        "--rate",
-                        "5",
-                        "--steps",
-                        "20",
-                        "--channels",
-                        "2",
-                        "--network-chunk",
-                        "4194304",
-                        "--network-poll",
-                        "20000",
-                        "--network-repeats",
-                        "4",
-                        "--incident",
-                        "slow-link:node=0,to=1,times=4"}),
-      {{"NCCL_EXPORTER_NETWORK_TIMING", "always"}, {"NCCL_EXPORTER_NETWORK_PEERS", "8"}});
+  const exporter::Finished job =
+      exporter::RunToEnd(SimulatorCommand(segments_.path(), scratch_.path() + "/truth.json",
+                                          {"--layout",
+                                           "dp",
+                                           "--nodes",
+                                           "3",
+                                           "--ranks-per-node",
+                                           "1",
+                                           "--pace",
+                                           "real",
+                                           "--rate",
+                                           "5",
+                                           "--steps",
+                                           "20",
+                                           "--channels",
+                                           "2",
+                                           "--network-chunk",
+                                           "4194304",
+                                           "--network-poll",
+                                           "20000",
+                                           "--network-repeats",
+                                           "4",
+                                           "--incident",
+                                           "slow-link:node=0,to=1,times=4"}),
+                         {{"NCCL_EXPORTER_NETWORK_TIMING", "always"}});
   ASSERT_EQ(job.exit_code, 0) << job.output;
   const nlohmann::json truth = ReadTruth(scratch_.path() + "/truth.json");
   for (const std::string direction : {"send", "recv"}) {
@@ -373,14 +369,6 @@ TEST_F(Prometheus, AnswersWhereNetworkTimeGoesWithTheTruth) {
       return Query("sum(nccl_network_timed_operations_total" + of + "})") == totals.operations;
     })) << direction;
     EXPECT_EQ(Query("sum(nccl_network_timed_bytes_total" + of + "})"), totals.bytes) << direction;
-    for (const auto& [peer, bytes] : totals.bytes_of_peers) {
-      EXPECT_EQ(Query("sum(nccl_network_peer_timed_bytes_total" + of + ",peer=\"" + peer + "\"})"),
-                bytes)
-          << direction << ", peer " << peer;
-    }
-    EXPECT_NEAR(Query("sum(nccl_network_peer_wait_seconds_total" + of + "})").value_or(-1),
-                Query("sum(nccl_network_wait_seconds_total" + of + "})").value_or(-2), 1e-6)
-        << "peers add up";
     // What the progress thread sees may be as late as from one look to the next.
     constexpr double kPollSeconds = 20e-6;
     for (const auto& [state, ns] : totals.state_ns) {
@@ -432,8 +420,7 @@ TEST_F(Prometheus, ScalesTimedBytesToAllBytesByTheDocumentedQuery) {
                          {"--layout", layout, "--nodes", "2", "--ranks-per-node", "1", "--pace",
                           "real", "--rate", "5", "--steps", "60", "--network-chunk", "4194304",
                           "--network-poll", "20000", "--network-repeats", "4"}),
-        {{"NCCL_EXPORTER_NETWORK_TIMING", "0.1"},
-         {"NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS", "0.5"}});
+        {{"NCCL_EXPORTER_NETWORK_TIMING", "0.1/0.5"}});
     ASSERT_EQ(job.exit_code, 0) << job.output;
     const nlohmann::json truth = ReadTruth(truth_file);
     int compared = 0;

@@ -58,20 +58,20 @@ TEST(EnvironmentTest, ValuesAreThoseThatThePluginUnderstands) {
     return CheckLine(
         CheckEnvironment({{"NCCL_PROFILER_PLUGIN", "exporter"}, {name, value}}, false).back());
   };
-  EXPECT_THAT(line_of("NCCL_EXPORTER_SAMPLING", "0,1"),
-              testing::StartsWith("FAIL NCCL_EXPORTER_SAMPLING: the plugin does not understand "
-                                  "'0,1': 'always' is in force; change: operations that get"));
+  EXPECT_THAT(
+      line_of("NCCL_EXPORTER_NETWORK_TIMING", "0,1"),
+      testing::StartsWith("FAIL NCCL_EXPORTER_NETWORK_TIMING: the plugin does not understand "
+                          "'0,1': 'auto' is in force; change: network operations whose"));
   for (const auto& [name, value] :
-       std::vector<std::pair<std::string, std::string>>{{"NCCL_EXPORTER_SAMPLING", "10%"},
+       std::vector<std::pair<std::string, std::string>>{{"NCCL_EXPORTER_NETWORK_TIMING", "10%"},
                                                         {"NCCL_EXPORTER_ENABLE", "false"},
                                                         {"NCCL_EXPORTER_COMMUNICATORS", "5000"},
                                                         {"NCCL_EXPORTER_RETENTION_SECONDS", "5m"},
                                                         {"NCCL_EXPORTER_KERNEL_TIMING", "1"},
-                                                        {"NCCL_EXPORTER_NETWORK_PEERS", "-1"},
                                                         {"NCCL_EXPORTER_NETWORK_TIMING", "AUTO"}})
     EXPECT_THAT(line_of(name, value), testing::StartsWith("FAIL ")) << name;
   for (const auto& [name, value] :
-       std::vector<std::pair<std::string, std::string>>{{"NCCL_EXPORTER_SAMPLING", "0.1"},
+       std::vector<std::pair<std::string, std::string>>{{"NCCL_EXPORTER_NETWORK_TIMING", "0.1"},
                                                         {"NCCL_EXPORTER_ENABLE", "1"},
                                                         {"NCCL_EXPORTER_ENABLE", ""},
                                                         {"NCCL_EXPORTER_DIR", "/anything"},

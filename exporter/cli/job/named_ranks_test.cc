@@ -92,7 +92,7 @@ TEST_F(NamedRanksTest, ACulpritWithoutACommunicatorIsOneRankOfAllInWhichItIsWait
   EXPECT_THAT(Text(), HasSubstr("global rank 3   behind by 1  8 min  dp and 1 more"));
 }
 
-// Pairs of data parallel ranks in windows of sampling: rank 1 of each pair is behind, since it
+// Pairs of data parallel ranks without known completions: rank 1 of each pair is behind, since it
 // waits for rank 7 in its own group, and no completion is seen.
 TEST_F(NamedRanksTest, VictimsInPairsAreNotNamedWhereNoCompletionIsSeen) {
   AddCommunicator("tp", "tp", Ranks(4, 4), 0);

@@ -22,7 +22,7 @@ struct ProcessRates {
   std::optional<double> p2p_busy;
 };
 
-// One rank in one communicator. Means stand for all operations, so that sampled ranks compare.
+// One rank in one communicator. Means stand for all operations.
 struct RankRates {
   RankOnNode rank;  // into the snapshot
   size_t process = 0;

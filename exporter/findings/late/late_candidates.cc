@@ -117,12 +117,11 @@ double CostOfArrivals(const PeerRates& peers, const RankRates& rank) {
 void FindLastArrivers(const PeerRates& peers, const Thresholds& thresholds, PeersFound& found) {
   for (const RankRates& rank : peers.ranks) {
     const collector::ArrivalCounts& counts = rank.arrivals;
-    const bool is_last =
-        !peers.is_pipeline &&
-        counts.compared >= static_cast<uint64_t>(thresholds.least_operations) &&
-        static_cast<double>(counts.last) >
-            thresholds.last_arrival_share * static_cast<double>(counts.compared) &&
-        CostOfArrivals(peers, rank) > thresholds.straggler_threshold;
+    const bool is_last = !peers.is_pipeline &&
+                         counts.compared >= static_cast<uint64_t>(thresholds.least_operations) &&
+                         static_cast<double>(counts.last) >
+                             thresholds.last_arrival_share * static_cast<double>(counts.compared) &&
+                         CostOfArrivals(peers, rank) > thresholds.straggler_threshold;
     found.is_last.push_back(is_last);
     found.has_last = found.has_last || is_last;
   }
@@ -144,8 +143,8 @@ void FindProcessDeficits(const PeerRates& peers, const std::vector<ProcessRates>
 void FindLeastBusy(const Thresholds& thresholds, PeersFound& found) {
   if (found.busy.empty()) return;
   const auto [least, most] = std::ranges::minmax(found.busy);
-  const bool is_unclear = !HasEnough(found.busy.size(), thresholds) &&
-                          least < most - thresholds.straggler_threshold;
+  const bool is_unclear =
+      !HasEnough(found.busy.size(), thresholds) && least < most - thresholds.straggler_threshold;
   if (found.has_deficit || is_unclear) found.least_busy = least;
 }
 
@@ -213,9 +212,7 @@ bool IsAlone(const PeersFound& found, size_t i) {
   return true;
 }
 
-// 0 where operations are timed in windows: there a long wait stands for all that are not timed.
 uint64_t TimedOperations(const RankRates& rank) {
-  if (rank.rank.communicator->sampling_state == SamplingState::kWindows) return 0;
   uint64_t timed = 0;
   for (const TrafficDelta& delta : rank.traffic) timed += delta.timed_operations;
   return timed;
@@ -256,8 +253,7 @@ void AddCandidates(const NodeRates& rates, const PeerRates& peers, const PeersFo
     const bool is_straggler = own[i] && are_few;
     const bool is_last_arriver =
         found.is_last[i] && !victims.another_is_last[rank.process] && !is_victim[i] &&
-        !(rank.busy && found.process_deficit[i] < victims_wait) &&
-        (!found.deficit[i] || own[i]);
+        !(rank.busy && found.process_deficit[i] < victims_wait) && (!found.deficit[i] || own[i]);
     if (!is_straggler && !is_last_arriver) continue;
     candidates.push_back({.communicator = peers.key,
                           .rank = rank.rank.communicator->rank,

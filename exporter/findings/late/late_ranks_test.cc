@@ -144,15 +144,6 @@ TEST(LateRanksTest, FewOperationsAreNoStrongProof) {
   EXPECT_THAT(job.EverNamed(), IsEmpty());
 }
 
-TEST(LateRanksTest, OperationsTimedInWindowsAreNoStrongProof) {
-  LateJob job(8);
-  job.Make(kTp, "tp", FirstProcesses(8));
-  for (size_t i = 0; i < 8; ++i) job.In(i, kTp).sampling_state = SamplingState::kWindows;
-  job.Run(420, [&] { StepOfTp(job, 8, kNobody); });
-  job.Run(75, [&] { StepOfTp(job, 8, 5); });
-  EXPECT_THAT(job.EverNamed(), IsEmpty());
-}
-
 TEST(LateRanksTest, TheCommunicatorsNameIsSafeOnATerminal) {
   LateJob job(8);
   job.Make(kTp, "tp\x1b[2J" + std::string(300, 'x'), FirstProcesses(8));
@@ -348,18 +339,6 @@ TEST(LateRanksTest, ComparesNobodyWithRanksOfAnotherTimingSource) {
   for (size_t i = 0; i < 5; ++i) job.In(i, kTp).timing_source = TimingSource::kProxy;
   job.Run(600, [&] { StepOfTp(job, 8, 6); });
   EXPECT_THAT(job.EverNamed(), IsEmpty()) << "three have its source, and four are needed";
-}
-
-TEST(LateRanksTest, SampledRanksAreComparedByTheirTimedOperations) {
-  LateJob job(8);
-  job.Make(kTp, "tp", FirstProcesses(8));
-  int step = 0;
-  job.Run(600, [&] {
-    const bool is_window = ++step % 3 == 0;
-    for (size_t i = 0; i < 8; ++i)
-      job.Busy(i, kTp, i == 4 ? 0.1 : 0.2, Function::kAllReduce, 50, is_window ? 50 : 0);
-  });
-  EXPECT_THAT(job.Named(), ElementsAre(4));
 }
 
 // Each of 8 buckets of gradients waits for the one lateness of the step.

@@ -36,7 +36,6 @@ void AddIncrease(const collector::FunctionSnapshot& now, const collector::Functi
   AddIncrease(now.duration, before.duration, sum.duration);
   AddIncrease(now.bandwidth, before.bandwidth, sum.bandwidth);
   AddIncrease(now.bandwidth_sum_kib, before.bandwidth_sum_kib, sum.bandwidth_sum_kib);
-  AddIncrease(now.phase_ns, before.phase_ns, sum.phase_ns);
 }
 
 void AddIncrease(const collector::NetworkCounts& now, const collector::NetworkCounts& before,

@@ -215,13 +215,11 @@ std::string NameOf(uint64_t id) {
 
 // Fails if a counter of a communicator is forgotten in what a scrape adds.
 TEST(OtherCountsTest, HaveAllCountersOfAMember) {
-  // Of a rank and its node, and peers: they have no meaning for a sum.
+  // Of a rank and its node: they have no meaning for a sum.
   const std::set<std::string_view> no_sums{"nccl_collective_arrival_lateness_seconds_total",
                                            "nccl_collective_last_arrivals_total",
                                            "nccl_collective_compared_operations_total",
                                            "nccl_collective_estimated_arrivals_total",
-                                           "nccl_network_peer_wait_seconds_total",
-                                           "nccl_network_peer_timed_bytes_total",
                                            "nccl_rank_steps_total",
                                            "nccl_rank_step_wait_seconds_total",
                                            "nccl_node_large_bus_bytes_total",
@@ -235,7 +233,6 @@ TEST(OtherCountsTest, HaveAllCountersOfAMember) {
   for (size_t i = 0; i < kFunctionCount; ++i) {
     for (const uint64_t bytes : {1, 10 << 20, 300 << 20})
       AddOperation(one, static_cast<Function>(i), bytes, 1000 + bytes);
-    one.functions.Change(i).phase_ns = {1, 2, 3};
   }
   one.network.emplace();
   for (collector::NetworkDirectionCounts& counts : one.network->directions)

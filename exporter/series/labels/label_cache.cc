@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/series/labels/label_cache.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -14,8 +16,8 @@ namespace {
 // the cache is valid while these fields stay the same.
 auto PartsOf(const collector::CommunicatorSnapshot& c) {
   return std::tie(c.generation, c.id, c.name, c.rank, c.nodes, c.numbers, c.api_version,
-                  c.nccl_version, c.timing_source, c.timing_reason, c.sampling_state,
-                  c.sampling_reason, c.gpu_index, c.gpu_uuid, c.pci_bus_id);
+                  c.nccl_version, c.timing_source, c.timing_reason, c.gpu_index, c.gpu_uuid,
+                  c.pci_bus_id);
 }
 
 auto PartsOf(const collector::ProcessSnapshot& p) {
@@ -74,12 +76,16 @@ const CommunicatorLabelSets& LabelCache::Of(const collector::ProcessSnapshot& pr
     CommunicatorEntry entry{.parts = PartsOf(communicator), .sets = {}};
     if (is_here) entry.sets = place->second.sets;
     auto& [series, communicator_info, rank_info, rank_names] = entry.sets;
-    if (!series) series = Intern(CommunicatorLabels(process, communicator), uid, series_budget_);
+    if (!series)
+      series = Intern(WithUserLabels(CommunicatorLabels(process, communicator), process), uid,
+                      series_budget_);
     // Without series there are no others.
     if (series && !communicator_info)
       communicator_info = Intern(CommunicatorInfoLabels(communicator), uid, info_budget_);
     if (series && !rank_info)
-      rank_info = Intern(RankInfoLabels(process, communicator), uid, info_budget_);
+      rank_info =
+          Intern(RankInfoLabels(process, communicator, !filter_.has_user_labels_everywhere()), uid,
+                 info_budget_);
     if (series && !rank_names)
       rank_names = Intern(RankNameLabels(process, communicator), uid, info_budget_);
     place = communicators.insert_or_assign(communicator.slot, std::move(entry)).first;
@@ -100,19 +106,29 @@ LabelCache::ProcessEntry& LabelCache::EntryOf(const collector::ProcessSnapshot& 
   auto place = processes_.find(process.file);
   if (place == processes_.end() || place->second.parts != PartsOf(process)) {
     has_replaced_ |= place != processes_.end();
-    ProcessEntry entry{
-        .parts = PartsOf(process),
-        .process = Intern(ProcessLabels(process), process.uid, series_budget_),
-        .others = Intern(OtherCommunicatorLabels(process), process.uid, series_budget_),
-        .communicators = {}};
+    ProcessEntry entry{.parts = PartsOf(process),
+                       .process = Intern(WithUserLabels(ProcessLabels(process), process),
+                                         process.uid, series_budget_),
+                       .others = Intern(WithUserLabels(OtherCommunicatorLabels(process), process),
+                                        process.uid, series_budget_),
+                       .communicators = {}};
     place = processes_.insert_or_assign(process.file, std::move(entry)).first;
   } else if (ProcessEntry& entry = place->second; entry.used_in_sweep != sweep_) {
-    if (!entry.process) entry.process = Intern(ProcessLabels(process), process.uid, series_budget_);
+    if (!entry.process)
+      entry.process =
+          Intern(WithUserLabels(ProcessLabels(process), process), process.uid, series_budget_);
     if (!entry.others)
-      entry.others = Intern(OtherCommunicatorLabels(process), process.uid, series_budget_);
+      entry.others = Intern(WithUserLabels(OtherCommunicatorLabels(process), process), process.uid,
+                            series_budget_);
   }
   place->second.used_in_sweep = sweep_;
   return place->second;
+}
+
+Labels LabelCache::WithUserLabels(Labels labels, const collector::ProcessSnapshot& process) const {
+  if (filter_.has_user_labels_everywhere())
+    std::ranges::move(UserLabels(process), std::back_inserter(labels));
+  return labels;
 }
 
 SharedLabels LabelCache::Intern(Labels labels, uint64_t uid, NewSetBudget& budget) {

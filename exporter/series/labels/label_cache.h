@@ -61,6 +61,7 @@ class LabelCache {
 
   ProcessEntry& EntryOf(const collector::ProcessSnapshot& process);
   // Null if the set is new, and the user has no budget left for it.
+  Labels WithUserLabels(Labels labels, const collector::ProcessSnapshot& process) const;
   SharedLabels Intern(Labels labels, uint64_t uid, NewSetBudget& budget);
 
   const MetricFilter filter_;

@@ -149,8 +149,6 @@ TEST(LabelCacheTest, FollowsEveryChangeOfACommunicator) {
       [](auto& c) { c.nccl_version = 23000; },
       [](auto& c) { c.timing_source = TimingSource::kNone; },
       [](auto& c) { c.timing_reason = TimingReason::kApiTooOld; },
-      [](auto& c) { c.sampling_state = SamplingState::kWindows; },
-      [](auto& c) { c.sampling_reason = SamplingReason::kGraph; },
   };
   const collector::ProcessSnapshot process = EmptyProcess(1);
   collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);

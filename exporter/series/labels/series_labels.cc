@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/series/labels/series_labels.h"
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "exporter/text/utf8.h"
 #include "proto/identity_variables.h"
+#include "proto/user_labels.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -50,6 +53,16 @@ std::string NumberText(const std::optional<uint32_t>& number) {
 }
 
 }  // namespace
+
+Labels UserLabels(const collector::ProcessSnapshot& process) {
+  Labels labels;
+  for (const auto& [key, value] : process.identity) {
+    if (!key.starts_with(kUserLabelKey) || labels.size() == kMostUserLabels) continue;
+    const std::string_view name = std::string_view(key).substr(kUserLabelKey.size());
+    if (IsUserLabelName(name)) AppendKnown(labels, name, value);
+  }
+  return labels;
+}
 
 Labels CommunicatorLabels(const collector::ProcessSnapshot& process,
                           const collector::CommunicatorSnapshot& communicator) {
@@ -108,7 +121,7 @@ Labels RankNameLabels(const collector::ProcessSnapshot& process,
 }
 
 Labels RankInfoLabels(const collector::ProcessSnapshot& process,
-                      const collector::CommunicatorSnapshot& communicator) {
+                      const collector::CommunicatorSnapshot& communicator, bool with_user_labels) {
   Labels labels;
   Append(labels, "gpu_uuid", communicator.gpu_uuid);
   Append(labels, "pci_bus_id", communicator.pci_bus_id);
@@ -117,14 +130,16 @@ Labels RankInfoLabels(const collector::ProcessSnapshot& process,
   Append(labels, "pid", std::to_string(process.pid));
   Append(labels, "timing_source", NameOf(communicator.timing_source));
   Append(labels, "timing_reason", NameOf(communicator.timing_reason));
-  Append(labels, "sampling", NameOf(communicator.sampling_state));
-  Append(labels, "sampling_reason", NameOf(communicator.sampling_reason));
   Append(labels, "plugin_version", process.plugin_version);
-  if (communicator.numbers.world_size != 0)
-    Append(labels, "world_size", std::to_string(communicator.numbers.world_size));
   constexpr size_t kAddedLater = 3;  // name, job, instance
+  Labels of_user = UserLabels(process);
+  // Where the series have them, they take the same room.
+  const size_t others = with_user_labels ? 0 : of_user.size();
   const size_t room =
-      kRankInfoLabelLimit - kAddedLater - CommunicatorLabels(process, communicator).size();
+      kRankInfoLabelLimit - kAddedLater - CommunicatorLabels(process, communicator).size() - others;
+  if (with_user_labels) std::ranges::move(of_user, std::back_inserter(labels));
+  if (communicator.numbers.world_size != 0 && labels.size() < room)
+    Append(labels, "world_size", std::to_string(communicator.numbers.world_size));
   for (const IdentityVariable& variable : kIdentityVariables) {
     if (!variable.label.empty() && labels.size() < room)
       AppendKnown(labels, variable.label, process.Identity(variable.name));

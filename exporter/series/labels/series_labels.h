@@ -25,6 +25,9 @@ inline constexpr size_t kRankInfoLabelLimit = 29;
 // Value of the label `comm` for communicators that have no series of their own.
 inline constexpr std::string_view kOtherCommunicator = "other";
 
+// What NCCL_EXPORTER_LABELS of the process asks for, as far as proto/user_labels.h allows it.
+Labels UserLabels(const collector::ProcessSnapshot& process);
+
 // Labels of every series of a communicator that has an identity.
 Labels CommunicatorLabels(const collector::ProcessSnapshot& process,
                           const collector::CommunicatorSnapshot& communicator);
@@ -48,8 +51,10 @@ Labels RankNameLabels(const collector::ProcessSnapshot& process,
 
 // Variable labels of nccl_rank_info and nccl_communicator_info, in addition to
 // CommunicatorLabels().
+// `with_user_labels`: UserLabels() are among them, which the series of the communicator lack then.
 Labels RankInfoLabels(const collector::ProcessSnapshot& process,
-                      const collector::CommunicatorSnapshot& communicator);
+                      const collector::CommunicatorSnapshot& communicator,
+                      bool with_user_labels = true);
 Labels CommunicatorInfoLabels(const collector::CommunicatorSnapshot& communicator);
 
 }  // namespace nccl_exporter::exporter

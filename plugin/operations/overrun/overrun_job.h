@@ -60,7 +60,7 @@ class Job {
     communicator_->Open(TimingSource::kKernel, 0, 2, slot_.get(), header_.get());
     unread_.resize(2 * options_.channels);
     for (size_t i = 0; i < options_.graph.size(); ++i) {
-      communicator_->BeginCallGroup(1);
+      communicator_->NoteCallGroup(1);
       communicator_->NoteCall(true);
     }
   }
@@ -169,7 +169,7 @@ class Job {
     std::vector<uint64_t> called_ns;
     for (size_t i = 0; i < calls.size(); ++i) {
       if (i == 0 || (options_.has_inner_groups && i % 2 == 0)) {
-        communicator_->BeginCallGroup(calls.size() == 1 ? 1 : options_.has_inner_groups ? 3 : 2);
+        communicator_->NoteCallGroup(calls.size() == 1 ? 1 : options_.has_inner_groups ? 3 : 2);
       }
       virtual_ns = std::max(virtual_ns, host_ns_);
       RunHostFunctions();

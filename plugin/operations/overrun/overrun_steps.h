@@ -25,7 +25,7 @@ class OverrunSteps : public testing::Test {
     communicator_->Open(TimingSource::kKernel, 0, 2, slot_.get(), header_.get());
   }
 
-  void BeginGroup(int depth) { communicator_->BeginCallGroup(depth); }
+  void BeginGroup(int depth) { communicator_->NoteCallGroup(depth); }
   uint64_t Call() {
     communicator_->NoteCall(false);
     communicator_->NoteWorkItem(virtual_ns);

@@ -15,11 +15,11 @@ ATTACKER, VICTIM = 1001, 1002
 # The layout of a segment, proto/README.md: version, magic, header_bytes, slot_bytes, slot_count, file_bytes.
 HEADER_BYTES, SLOT_BYTES = 8192, 131072
 HEADER_BYTES_AT, SLOT_BYTES_AT, SLOT_COUNT_AT, FILE_BYTES_AT, START_AT, IDENTITIES_AT = 16, 24, 32, 40, 64, 80
-PEER_TABLE_BYTES_AT = 776
+TABLE_BYTES_AT = 776  # of tables behind the slots, which plugins with layout 1.5 to 1.7 could have
 IDENTITY_AT, IDENTITY_KEY_BYTES, IDENTITY_VALUE_BYTES, IDENTITY_PAIRS = 4096, 32, 96, 32
 LIVE, CLOSED = 2, 3  # low byte of a slot's state; above it is the generation
 COMMUNICATOR_AT, RANK_AT, TIMING_SOURCE_AT, KERNEL, COMPLETIONS_AT = 8, 24, 64, 1, 76096  # in a slot
-PEER_TABLE_BYTES, PEER_BLOCK_BYTES, PEER_COUNTS_AT = 4096, 128, 32
+TABLE_BYTES = 4096
 
 
 class Attack:
@@ -45,7 +45,7 @@ def lock(descriptor):
 
 
 class Attacks:
-    """The table of attacks. A subclass has `attacker`, a user id, `template`, the bytes of a segment without tables of peers, and the directories that the daemon watches: `shared`,
+    """The table of attacks. A subclass has `attacker`, a user id, `template`, the bytes of a segment, and the directories that the daemon watches: `shared`,
     `other`, and `commons`, where users make private ones."""
 
     def segment(self, name, data=None, directory=None, holds=True):
@@ -272,49 +272,30 @@ class Attacks:
             directory.mkdir()
             os.close(put(directory / 'x.seg', self.template))
 
-    def with_peers(self, data, block):
-        """The segment with a table of peers behind each slot, of which `block` gives each block."""
-        slots, = struct.unpack_from('<Q', data, SLOT_COUNT_AT)
-        end, = struct.unpack_from('<Q', data, FILE_BYTES_AT)
-        data = bytearray(data[:end])
-        struct.pack_into('<Q', data, PEER_TABLE_BYTES_AT, PEER_TABLE_BYTES)
-        table = b''.join(block(number) for number in range(PEER_TABLE_BYTES // PEER_BLOCK_BYTES))
-        return bytes(data) + table * slots
+    def with_tables(self, size=TABLE_BYTES):
+        """A segment with a table of random bytes behind each slot, as layout 1.5 to 1.7 allowed; its header claims that size."""
+        slots, = struct.unpack_from('<Q', self.template, SLOT_COUNT_AT)
+        data = bytearray(self.template)
+        struct.pack_into('<Q', data, TABLE_BYTES_AT, size)
+        return bytes(data) + random.randbytes(TABLE_BYTES * slots)
 
-    def block(self, number, counts):
-        return struct.pack('<4Q', number, 0, 0, 0) + struct.pack('<Q', counts) * ((PEER_BLOCK_BYTES - PEER_COUNTS_AT) // 8)
-
-    def forged_peers(self):
-        """The victim's communicators, alive, with peers that are twice there, that are no ranks, and with counts that overflow."""
-        for path in self.victims_files():
-            with contextlib.suppress(FileExistsError, OSError):
-                data = path.read_bytes()
-                if len(data) <= HEADER_BYTES or data[HEADER_BYTES] != LIVE:  # it may be in the making
-                    continue
-                forged = self.with_peers(data, lambda i: self.block((1 + i % 4, 2 ** 64 - 1 - i, i)[i % 3], 2 ** 64 - 1))
-                self.kept = getattr(self, 'kept', []) + [self.segment(f'peers-{path.name}', forged)]
-
-    def wrong_peers(self):
+    def tables(self):
         """Tables that are larger than the file, too small, or that lie behind its end."""
-        whole = self.with_peers(self.template, lambda i: self.block(i, i))
-        for number, size in enumerate((2 ** 64 - 1, 2 ** 63, 1, 4095, 65536 + 4096, 2 ** 32)):
-            data = bytearray(whole)
-            struct.pack_into('<Q', data, PEER_TABLE_BYTES_AT, size)
-            self.segment(f'wrong{number}.seg', bytes(data))
-        self.segment('short.seg', whole[:-1])
+        for number, size in enumerate((TABLE_BYTES, 2 ** 64 - 1, 2 ** 63, 1, 65536 + 4096, 2 ** 32)):
+            self.segment(f'tables{number}.seg', self.with_tables(size))
+        self.segment('short.seg', self.with_tables()[:-1])
 
-    def vanishing_peers(self):
-        """Tables of peers that are cut off, and filled at random, while they are read."""
-        whole = self.with_peers(self.template, lambda i: self.block(i, i))
-        end = len(whole) - len(whole) % PEER_TABLE_BYTES
+    def vanishing_tables(self):
+        """Tables that are cut off, and filled at random, while they are read."""
+        whole = self.with_tables()
+        first, = struct.unpack_from('<Q', whole, FILE_BYTES_AT)
         if not (self.shared / 'vanishing.seg').exists():
             self.held = self.segment('vanishing.seg', whole)
-        first, = struct.unpack_from('<Q', whole, FILE_BYTES_AT)
         for _ in range(20):
-            os.ftruncate(self.held, random.choice((first, first + 100, end - 1, 0)))
-            os.ftruncate(self.held, end)
+            os.ftruncate(self.held, random.choice((first, first + 100, len(whole) - 1, 0)))
+            os.ftruncate(self.held, len(whole))
             os.pwrite(self.held, whole[:HEADER_BYTES + SLOT_BYTES], 0)
-            os.pwrite(self.held, random.randbytes(PEER_TABLE_BYTES), first)
+            os.pwrite(self.held, random.randbytes(TABLE_BYTES), first)
 
     def attacks(self):
         return [
@@ -349,8 +330,6 @@ class Attacks:
             Attack('12 segments of 4,095 slots that were all used', before=self.used_slots, error='too_many_segments', holds=True),
             Attack('communicators that are claimed again without end', during=self.claimed_again, seen={'uid': str(self.attacker)}),
             Attack('a large segment of no live process that is touched without end', during=self.touched_without_end, seen={'uid': str(self.attacker)}),
-            Attack("the victim's communicators with forged tables of peers", during=self.forged_peers, after=self.forged_peers,
-                   seen={'uid': str(self.attacker), 'peer': 'other'}, family='nccl_network_peer_timed_bytes_total'),
-            Attack('tables of peers that the file has not', before=self.wrong_peers, error='bad_geometry', holds=True),
-            Attack('tables of peers that are cut off while they are read', during=self.vanishing_peers),
+            Attack('tables behind the slots, of any claimed size', before=self.tables, seen={'uid': str(self.attacker)}, holds=True),
+            Attack('tables behind the slots that are cut off while they are read', during=self.vanishing_tables),
         ]

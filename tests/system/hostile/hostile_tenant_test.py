@@ -63,7 +63,7 @@ class HostileTenant(neighbour.HostileNeighbour):
         super().setUp()
         quiet = self.root / 'quiet'
         self.make_directory(quiet)
-        self.undisturbed = calls(self.run_job(quiet, [*neighbour.JOB, '--duration', DURATION], neighbour.WITH_PEERS))
+        self.undisturbed = calls(self.run_job(quiet, [*neighbour.JOB, '--duration', DURATION], neighbour.WITH_NETWORK))
 
     def make_directories(self, number):
         super().make_directories(number)
@@ -101,9 +101,6 @@ class HostileTenant(neighbour.HostileNeighbour):
 
     def attacks(self):
         within = [attack for attack in super().attacks() if not attack.name.startswith('private directories')]
-        for attack in within:
-            if attack.during == self.forged_peers:
-                attack.seen = None  # a copy by the same user is the same rank, which is served once
         return within + [Attack('a full file system of the segments', before=self.full, fills=True)]
 
     def begin(self, attack):
@@ -117,7 +114,7 @@ class HostileTenant(neighbour.HostileNeighbour):
 
     def attack_and_jobs(self, attack):
         """The attack begins when the segments of the jobs are there: a job that begins on a full file system has no metrics (SECURITY.md)."""
-        jobs = [self.start_job(uid, directory, [*neighbour.JOB, '--duration', DURATION], neighbour.WITH_PEERS)
+        jobs = [self.start_job(uid, directory, [*neighbour.JOB, '--duration', DURATION], neighbour.WITH_NETWORK)
                 for uid, directory in ((VICTIM, self.victim), (BYSTANDER, self.bystander))]
         self.eventually(lambda: [directory for directory in (self.victim, self.bystander) if not has_communicators(directory)])
         for path in self.victim.glob('*.seg'):

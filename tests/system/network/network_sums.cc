@@ -40,22 +40,6 @@ void AddNetwork(const SegmentFile& file, size_t at, NetworkSums& sums) {
   sums.operations += file.Word(at + offsetof(NetworkDirectionBlock, operations));
 }
 
-void AddPeers(const SegmentFile& file, size_t table, CommunicatorSums& sums) {
-  using layout::NetworkPeerBlock;
-  for (size_t block = 0; block < layout::kNetworkPeerBlocks; ++block) {
-    const size_t at = table + block * sizeof(NetworkPeerBlock);
-    const uint64_t number = file.Word(at + offsetof(NetworkPeerBlock, number));
-    if (block != 0 && number == 0) continue;
-    CommunicatorSums::Network& peer = sums.network_of_peers[static_cast<int>(number) - 1];
-    for (size_t i = 0; i < peer.size(); ++i) {
-      AddNetwork(
-          file,
-          at + offsetof(NetworkPeerBlock, directions) + i * sizeof(layout::NetworkDirectionBlock),
-          peer[i]);
-    }
-  }
-}
-
 void AddSlot(const SegmentFile& file, size_t at, CommunicatorSums& sums) {
   using layout::CommunicatorSlot;
   for (size_t i = 0; i < sums.network.size(); ++i) {
@@ -90,8 +74,6 @@ SegmentSums ReadSegmentSums(const std::string& folder) {
     for (size_t i = 0; i < sums.losses.size(); ++i)
       sums.losses[i] += file.Word(offsetof(SegmentHeader, losses) + 8 * i);
     const uint64_t slots = file.Word(offsetof(SegmentHeader, slot_count));
-    const uint64_t table_bytes = file.Word(offsetof(SegmentHeader, peer_table_bytes));
-    const uint64_t tables = file.Word(offsetof(SegmentHeader, file_bytes));
     for (uint64_t slot = 0; slot < slots; ++slot) {
       const size_t at = sizeof(SegmentHeader) + slot * sizeof(CommunicatorSlot);
       if (file.Word(at + offsetof(CommunicatorSlot, state)) == 0) continue;
@@ -100,7 +82,6 @@ SegmentSums ReadSegmentSums(const std::string& folder) {
       const auto rank = static_cast<int>(file.Word(at + offsetof(CommunicatorSlot, rank)));
       CommunicatorSums& communicator = sums.communicators[{id, rank}];
       AddSlot(file, at, communicator);
-      if (table_bytes != 0) AddPeers(file, tables + slot * table_bytes, communicator);
     }
   }
   return sums;

@@ -21,9 +21,7 @@ struct NetworkSums {
 };
 
 struct CommunicatorSums {
-  using Network = std::array<NetworkSums, kNetworkDirectionCount>;  // by NetworkDirection
-  Network network{};
-  std::map<int, Network> network_of_peers;  // by rank of the peer; -1: the others
+  std::array<NetworkSums, kNetworkDirectionCount> network{};  // by NetworkDirection
   // By Function.
   std::array<uint64_t, kFunctionCount> completed{};
   std::array<uint64_t, kFunctionCount> timed_operations{};

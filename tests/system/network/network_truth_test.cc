@@ -77,46 +77,11 @@ void ExpectEqual(const NetworkSums& sums, const json& truth, const std::string& 
   EXPECT_EQ(sums.operations, truth["operations"].get<uint64_t>()) << where;
 }
 
-constexpr int kOthers = -1;
-
-void Add(const NetworkSums& more, NetworkSums& sums) {
-  for (size_t i = 0; i < sums.wait_ns.size(); ++i) sums.wait_ns[i] += more.wait_ns[i];
-  sums.bytes += more.bytes;
-  sums.operations += more.operations;
-}
-
-// Each peer that has a block of its own is as in the ground truth, and all of them and the others
-// add up to the whole. Returns the number of true peers that are among the others.
-size_t ExpectPeersEqual(const CommunicatorSums& sums, const json& network) {
-  std::set<int> among_others;
-  for (const auto& direction : kNetworkDirections) {
-    const auto i = static_cast<size_t>(direction.id);
-    const json& truth = network[std::string(direction.name)]["reported_by_peer"];
-    NetworkSums whole;
-    for (const auto& [peer, of_peer] : sums.network_of_peers) {
-      Add(of_peer[i], whole);
-      const std::string name = std::to_string(peer);
-      if (peer != kOthers && truth.contains(name)) {
-        ExpectEqual(of_peer[i], truth[name], std::string(direction.name) + ", peer " + name);
-      } else if (peer != kOthers) {
-        EXPECT_EQ(of_peer[i].operations, 0u) << direction.name << ", peer " << name;
-      }
-    }
-    ExpectEqual(whole, network[std::string(direction.name)]["reported"],
-                std::string(direction.name) + " of all peers");
-    for (const auto& [name, counts] : truth.items()) {
-      if (!sums.network_of_peers.contains(std::stoi(name))) among_others.insert(std::stoi(name));
-    }
-  }
-  return among_others.size();
-}
-
 class NetworkTruth : public NetworkJob {
  protected:
   static constexpr char kRanks[] = "--ranks-per-node";
   static constexpr char kNodes[] = "--nodes";
-  void PlayOn(const Release& release, Options options, const char* kernel_timing = "on",
-              const std::string& peers = "31") {
+  void PlayOn(const Release& release, Options options, const char* kernel_timing = "on") {
     const auto has = [&](const char* option) {
       return std::find(options.begin(), options.end(), option) != options.end();
     };
@@ -126,7 +91,6 @@ class NetworkTruth : public NetworkJob {
                    {"--api-version", std::to_string(release.api_version), "--nccl-version",
                     std::to_string(release.nccl_version), "--steps", "2"});
     Play(options, {{"NCCL_EXPORTER_NETWORK_TIMING", "always"},
-                   {"NCCL_EXPORTER_NETWORK_PEERS", peers},
                    {"NCCL_EXPORTER_KERNEL_TIMING", kernel_timing}});
   }
 };
@@ -149,7 +113,6 @@ TEST_P(EveryJob, SumsUpEveryStateOfEveryOperationThatItIsShown) {
       ended += shown["reported"]["operations"].get<uint64_t>();
       all += shown["all"]["operations"].get<uint64_t>();
     }
-    EXPECT_EQ(ExpectPeersEqual(sums, network), 0u);
     started += network["reported_started"].get<uint64_t>();
     EXPECT_EQ(network["foreign_taken"], 0) << "of another process";
   });
@@ -169,55 +132,6 @@ INSTANTIATE_TEST_SUITE_P(EveryRelease, EveryJob,
                            return std::string(std::get<0>(test.param).name) + "On" +
                                   std::to_string(std::get<1>(test.param).nccl_version);
                          });
-
-// Four nodes of one rank. In a ring a rank has two peers, in an AlltoAll the three others.
-class EveryLimit : public NetworkTruth,
-                   public testing::WithParamInterface<std::tuple<int, Release>> {
- protected:
-  // Returns the most peers that a rank had in a communicator.
-  size_t ExpectPeersUpTo(int limit) const {
-    size_t most = 0;
-    ForEachCommunicator([&](const json& truth, const CommunicatorSums& sums) {
-      if (!truth.contains("network")) return;
-      const size_t others = ExpectPeersEqual(sums, truth["network"]);
-      const size_t own = sums.network_of_peers.size() - sums.network_of_peers.contains(kOthers);
-      EXPECT_LE(own, static_cast<size_t>(limit));
-      EXPECT_TRUE(others == 0 || own == static_cast<size_t>(limit)) << "as many as there is room";
-      uint64_t of_others = 0;
-      for (const NetworkSums& direction : sums.network_of_peers.at(kOthers))
-        of_others += direction.operations;
-      EXPECT_EQ(of_others != 0, others != 0);
-      most = std::max(most, own + others);
-    });
-    return most;
-  }
-};
-
-TEST_P(EveryLimit, CountsEachPeerUpToItAndTheOthersTogether) {
-  const auto& [limit, release] = GetParam();
-  const std::pair<const char*, size_t> peers_of_layout[]{
-      {"moe", 2}, {"fsdp", 2}, {"pp", 2}, {"ladder-to-self", 3}};
-  for (const auto& [layout, peers] : peers_of_layout) {
-    SCOPED_TRACE(layout);
-    PlayOn(release, {"--layout", layout, "--nodes", "4", "--network-chunk", "2097152"}, "on",
-           std::to_string(limit));
-    EXPECT_EQ(ExpectPeersUpTo(limit), peers);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Limits, EveryLimit,
-                         testing::Combine(testing::Values(1, 2, 31),
-                                          testing::Values(Release{3, 22606}, Release{6, 23007})),
-                         [](const auto& test) {
-                           return std::to_string(std::get<0>(test.param)) + "PeersOn" +
-                                  std::to_string(std::get<1>(test.param).nccl_version);
-                         });
-
-TEST_F(NetworkTruth, HasNoTablesOfPeersUnlessAsked) {
-  PlayOn({6, 23007}, {"--layout", "moe"}, "on", "0");
-  ASSERT_FALSE(sums_.communicators.empty());
-  for (const auto& [key, sums] : sums_.communicators) EXPECT_TRUE(sums.network_of_peers.empty());
-}
 
 // Proxy operations then also show when an operation is complete.
 class EveryRelease : public NetworkTruth, public testing::WithParamInterface<Release> {};

@@ -205,10 +205,10 @@ class Doctor(ProcessTest):
 
     def test_misspelt_variables_of_the_plugin(self):
         self.start_daemon()
-        pid, _ = self.start_rank({'NCCL_EXPORTER_SAMPLNG': '0.1', 'NCCL_EXPORTR_SAMPLING': '0.1'})
+        pid, _ = self.start_rank({'NCCL_EXPORTER_KERNL_TIMING': 'off', 'NCCL_EXPORTR_KERNEL_TIMING': 'off'})
         lines = self.doctor(pid, code=0)
-        self.expect(lines, 'warn NCCL_EXPORTER_SAMPLNG', 'did you mean NCCL_EXPORTER_SAMPLING?')
-        self.expect(lines, 'warn NCCL_EXPORTR_SAMPLING', 'did you mean NCCL_EXPORTER_SAMPLING?')
+        self.expect(lines, 'warn NCCL_EXPORTER_KERNL_TIMING', 'did you mean NCCL_EXPORTER_KERNEL_TIMING?')
+        self.expect(lines, 'warn NCCL_EXPORTR_KERNEL_TIMING', 'did you mean NCCL_EXPORTER_KERNEL_TIMING?')
 
     # 7. The daemon is down.
 
