@@ -350,9 +350,8 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kUnseenOperations, "nccl_operations_unseen", MetricType::kGauge, "",
      LabelScope::kCommunicator, "",
      "Operations of unknown state, running or complete, because their completion is not observed: "
-     "started outside of a "
-     "timing window, run by copy engine, or replayed over symmetric windows. Absent if there are "
-     "none; at most 512."},
+     "run by copy engine, or replayed over symmetric windows. Absent if there are none; at most "
+     "512."},
     {Metric::kLastProgress, "nccl_operations_last_progress_timestamp_seconds", MetricType::kGauge,
      "seconds", LabelScope::kCommunicator, "",
      "Last start or completion of an operation on the communicator; absent before the first."},

@@ -140,7 +140,7 @@ void DumpIdentity(const collector::CommunicatorSnapshot& communicator, std::stri
                                     : "unknown";
   Line(out, "  collectives started {}, completed {}", communicator.started_sequence, completed);
   if (communicator.unseen_operations != 0) {
-    Line(out, "  started outside of a timing window, running or complete: {}",
+    Line(out, "  of unknown state, running or complete: {}",
          communicator.unseen_operations);
   }
 }
