@@ -25,6 +25,14 @@ std::optional<uint64_t> ParseCommunicator(std::string_view text) {
   return id;
 }
 
+// A name that asks for Perfetto's own format would mislead: the file is Chrome's.
+std::string FaultOfOutput(const std::string& path) {
+  if (path.empty()) return "the name is empty";
+  const bool is_of_perfetto = path.ends_with(".pftrace") || path.ends_with(".pftrace.gz");
+  if (!is_of_perfetto) return "";
+  return "'" + path + "' is not written: write NAME.json or NAME.json.gz, which Perfetto opens";
+}
+
 }  // namespace
 
 void CommandLine::AddWanted(CLI::App& command, std::vector<std::string>& wanted) {
@@ -50,13 +58,9 @@ void CommandLine::AddTrace() {
   const auto add_output = [this](CLI::App& command) {
     command
         .add_option("-o,--output", options_.trace.output,
-                    "File to write: NAME.json for Chrome's format, NAME.pftrace for Perfetto's, "
-                    "each with .gz to compress it. Without it, Chrome's format on standard output.")
-        ->check(CLI::Validator(
-            [](const std::string& path) {
-              return path.empty() ? std::string("the name is empty") : std::string();
-            },
-            ""));
+                    "File to write, in Chrome's format: NAME.json, or NAME.json.gz to compress it. "
+                    "Without it, the trace goes to standard output.")
+        ->check(CLI::Validator(FaultOfOutput, ""));
   };
   CLI::App* const trace =
       AddCommand(Command::kTrace, "trace",

@@ -74,6 +74,11 @@ TEST(OptionsTest, TracesHaveALengthAndParts) {
   EXPECT_THAT(merge.trace.files, testing::ElementsAre("a", "b"));
   EXPECT_EQ(merge.trace.output, "c");
   EXPECT_EQ(Parsed({"trace", "summary", "a"}).command, Command::kTraceSummary);
+  for (const char* const wrong : {"--output=a.pftrace", "--output=a.pftrace.gz"}) {
+    for (const std::vector<const char*>& arguments :
+         std::vector<std::vector<const char*>>{{"trace", wrong}, {"trace", "merge", "b", wrong}})
+      EXPECT_THAT(ErrorOf(arguments), testing::HasSubstr("write NAME.json or NAME.json.gz"));
+  }
   EXPECT_THAT(ErrorOf({"trace", "--last=1s", "--seconds=1"}), testing::HasSubstr("excludes"));
   for (const char* const wrong : {"--last=0", "--seconds=2h", "--seconds=x"})
     EXPECT_THAT(ErrorOf({"trace", wrong}), testing::HasSubstr("an hour at most"));

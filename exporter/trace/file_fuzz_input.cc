@@ -12,7 +12,6 @@
 #include "exporter/trace/chrome_trace.h"
 #include "exporter/trace/clock_alignment.h"
 #include "exporter/trace/kineto_file.h"
-#include "exporter/trace/perfetto_trace.h"
 #include "exporter/trace/timeline.h"
 #include "exporter/trace/trace_section.h"
 #include "exporter/trace/trace_summary.h"
@@ -63,7 +62,6 @@ void CheckInput(std::string_view input) {
   const Timeline timeline = MakeTimeline(alignment);
   CheckTimeline(timeline);
   ChromeTrace(timeline, nodes);
-  PerfettoTrace(timeline, nodes);
   TraceSummary(alignment);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Name and arguments of a slice, the same in all formats. Pure functions, for any thread.
+// Name and arguments of a slice. Pure functions, for any thread.
 #pragma once
 
 #include <fmt/format.h>

@@ -342,7 +342,6 @@ class TimelineMaker {
     for (const TimelineSlice& slice : timeline_.slices) base_ns = std::min(base_ns, slice.begin_ns);
     base_ns = std::max<int64_t>(base_ns, 0);
     timeline_.base_ns = base_ns - base_ns % kNsPerUs;
-    timeline_.monotonic_base_ns = timeline_.base_ns - nodes.front().realtime_offset_ns;
   }
 
   const ClockAlignment& alignment_;

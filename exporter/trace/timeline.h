@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timeline, a trace as processes, tracks, slices, counters and arrows on one time axis: what both
-// file formats have in common. Times are nanoseconds since the epoch, by the clock of the first
-// node.
+// Timeline, a trace as processes, tracks, slices, counters and arrows on one time axis. Times are
+// nanoseconds since the epoch, by the clock of the first node.
 #pragma once
 
 #include <cstddef>
@@ -60,7 +59,6 @@ struct TimelineTrack {
 
 struct Timeline {
   int64_t base_ns = 0;  // at most the begin of everything in it, a whole number of microseconds
-  int64_t monotonic_base_ns = 0;  // what CLOCK_MONOTONIC of the first node showed then
   TraceRanks ranks;
   std::vector<std::string> processes;  // by job and global rank; those without one come last
   std::vector<TimelineTrack> tracks;  // of each process together, in the order of display

@@ -18,7 +18,6 @@
 #include "exporter/trace/clock_alignment.h"
 #include "exporter/trace/kineto_file.h"
 #include "exporter/trace/new_file.h"
-#include "exporter/trace/perfetto_trace.h"
 #include "exporter/trace/timeline.h"
 #include "exporter/trace/trace_section.h"
 #include "exporter/trace/trace_summary.h"
@@ -82,19 +81,14 @@ std::vector<NodeTrace> ReadAll(const std::vector<std::string>& paths, std::strin
 
 std::string Encoded(const std::string& path, const Timeline& timeline,
                     const std::vector<NodeTrace>& nodes, const KinetoFile* beside) {
-  std::string_view name = path;
-  const bool is_compressed = name.ends_with(".gz");
-  if (is_compressed) name.remove_suffix(3);
   std::string text;
   if (beside != nullptr) {
     text = beside->With(ChromeEvents(timeline, nodes, beside->base_ns(), beside->first_free_pid()),
                         kTraceKey, TraceSection(nodes));
-  } else if (name.ends_with(".pftrace")) {
-    text = PerfettoTrace(timeline, nodes);
   } else {
     text = ChromeTrace(timeline, nodes);
   }
-  return is_compressed ? Gzip(text) : text;
+  return path.ends_with(".gz") ? Gzip(text) : text;
 }
 
 size_t CountOperations(const std::vector<NodeTrace>& nodes) {

@@ -53,8 +53,8 @@ struct JobLabels {
 // Whether a process belongs to all of `wanted`, jobs as on the command line.
 bool IsOfJobs(const JobLabels& labels, const std::vector<std::string>& wanted);
 
-// Writes the trace in the format that the name of the output asks for: .pftrace is Perfetto's, all
-// others are Chrome's, and .gz behind either compresses it. `trace` has its node's name.
+// Writes the trace in Chrome's format, compressed if the name of the output ends with .gz. `trace`
+// has its node's name.
 TraceResult WriteTrace(const TraceRequest& request, collector::NodeTrace trace);
 
 // Reads `request.files`, puts them on one time axis and writes one trace. The notes have offset and

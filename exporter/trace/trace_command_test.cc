@@ -134,13 +134,12 @@ TEST_F(TraceCommandTest, AFileOfPyTorchGetsTheEventsToo) {
   EXPECT_THAT(Text("both.json"), HasSubstr(R"({"pid": 9})"));
 }
 
-TEST_F(TraceCommandTest, TheSuffixChoosesTheFormat) {
+TEST_F(TraceCommandTest, TheSuffixCompresses) {
   const collector::NodeTrace node = SimulatedJob({.nodes = 1, .length_ns = kSecond}).nodes[0];
-  WriteTrace({.output = Path("a.pftrace")}, node);
-  WriteTrace({.output = Path("a.pftrace.gz")}, node);
-  EXPECT_EQ(Text("a.pftrace").front(), '\x0a');
-  EXPECT_EQ(Gunzip(Text("a.pftrace.gz")), Text("a.pftrace"));
-  EXPECT_EQ(WriteTrace({}, node).text.front(), '{');
+  WriteTrace({.output = Path("a.json")}, node);
+  WriteTrace({.output = Path("a.json.gz")}, node);
+  EXPECT_EQ(Text("a.json"), WriteTrace({}, node).text);
+  EXPECT_EQ(Gunzip(Text("a.json.gz")), Text("a.json"));
 }
 
 TEST(TracePageTest, AnswersWithTheLatestOperations) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both formats, read by independent readers: a JSON parser with the rules of Chrome's trace events,
-// and protoc's code.
+// Files of traces, read by an independent reader: a JSON parser with the rules of Chrome's trace
+// events.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,16 +15,13 @@
 #include "exporter/trace/certain_waits.h"
 #include "exporter/trace/chrome_trace.h"
 #include "exporter/trace/kineto_file.h"
-#include "exporter/trace/perfetto_trace.h"
 #include "exporter/trace/simulated_nodes.h"
 #include "exporter/trace/trace_section.h"
-#include "perfetto_trace.pb.h"
 
 namespace nccl_exporter::exporter {
 namespace {
 
 using nlohmann::json;
-namespace pb = perfetto::protos;
 
 // An operation of two channels that overlaps the next one's, and three steps: one is of an
 // operation that is not known.
@@ -183,7 +180,8 @@ TEST_F(FormatsTest, EachOperationIsOneSliceWithItsArguments) {
   size_t kernels = 0, calls = 0;
   for (const json& event : file["traceEvents"]) {
     if (event["ph"] != "X") continue;
-    kernels += event["args"].contains("launch_members") && !event["args"].contains("comm_last_rank");
+    kernels +=
+        event["args"].contains("launch_members") && !event["args"].contains("comm_last_rank");
     calls += event["name"].get<std::string>().ends_with(" call");
   }
   size_t operations = 0;
@@ -245,15 +243,6 @@ TEST(TraceNumbersTest, SlicesArgumentsAndTracksHaveTheGlobalRanks) {
   }
   EXPECT_GT(waits, 50u);
   EXPECT_TRUE(has_steps);
-  pb::Trace trace;
-  ASSERT_TRUE(trace.ParseFromString(PerfettoTrace(timeline, nodes)));
-  size_t arrivals = 0;
-  for (const pb::TracePacket& packet : trace.packet()) {
-    if (!packet.has_track_event() || !packet.track_event().name().ends_with(" enters")) continue;
-    ++arrivals;
-    EXPECT_THAT(packet.track_event().name(), testing::MatchesRegex("rank (8|9|10|11) enters"));
-  }
-  EXPECT_GT(arrivals, 50u);
 }
 
 TEST_F(FormatsTest, ChannelsAndStepsHaveTracksAndArguments) {
@@ -300,58 +289,6 @@ TEST_F(FormatsTest, APartThatNamesNoOperationIsRefused) {
   const std::string section = "{\"ncclExporterTrace\":" + TraceSection(nodes) + "}";
   EXPECT_TRUE(ReadTraceSection(section, fault).empty());
   EXPECT_EQ(fault, "a part of an operation names no operation");
-}
-
-TEST_F(FormatsTest, PerfettoFileIsDecodedByProtoc) {
-  pb::Trace trace;
-  ASSERT_TRUE(trace.ParseFromString(PerfettoTrace(timeline_, nodes_)));
-  std::map<uint64_t, const pb::TrackDescriptor*> tracks;
-  std::map<uint64_t, std::vector<std::string>> open;
-  std::map<uint64_t, uint64_t> latest_ns;
-  std::set<uint64_t> flows, ended_flows;
-  size_t begins = 0, ends = 0, counts = 0;
-  for (const pb::TracePacket& packet : trace.packet()) {
-    EXPECT_EQ(packet.GetReflection()->GetUnknownFields(packet).field_count(), 0);
-    EXPECT_NE(packet.trusted_packet_sequence_id(), 0u);
-    if (packet.has_track_descriptor())
-      tracks[packet.track_descriptor().uuid()] = &packet.track_descriptor();
-    if (!packet.has_track_event()) continue;
-    const pb::TrackEvent& event = packet.track_event();
-    const uint64_t track = event.track_uuid();
-    ASSERT_TRUE(tracks.contains(track)) << "described before its first event";
-    EXPECT_EQ(packet.timestamp_clock_id(), 1u);
-    EXPECT_GE(packet.timestamp(), static_cast<uint64_t>(timeline_.base_ns));
-    for (const uint64_t flow : event.flow_ids()) EXPECT_TRUE(flows.insert(flow).second);
-    for (const uint64_t flow : event.terminating_flow_ids()) ended_flows.insert(flow);
-    if (event.type() == pb::TrackEvent::TYPE_COUNTER) {
-      EXPECT_TRUE(tracks[track]->has_counter());
-      EXPECT_GE(event.counter_value(), 0);
-      ++counts;
-      continue;
-    }
-    if (event.type() == pb::TrackEvent::TYPE_INSTANT) continue;
-    EXPECT_GE(packet.timestamp(), latest_ns[track]) << "of a track in the order of time";
-    latest_ns[track] = packet.timestamp();
-    if (event.type() == pb::TrackEvent::TYPE_SLICE_BEGIN) {
-      open[track].push_back(event.name());
-      EXPECT_GE(event.debug_annotations_size(), 6);
-      ++begins;
-    } else {
-      ASSERT_FALSE(open[track].empty());
-      open[track].pop_back();
-      ++ends;
-    }
-  }
-  EXPECT_EQ(trace.packet(0).clock_snapshot().clocks_size(), 3);
-  EXPECT_EQ(begins, timeline_.slices.size());
-  EXPECT_EQ(ends, begins);
-  EXPECT_EQ(counts, timeline_.counts.size());
-  EXPECT_EQ(flows, ended_flows);
-  EXPECT_EQ(flows.size(), timeline_.arrows.size());
-  for (const auto& [uuid, track] : tracks) {
-    const uint64_t parent = track->has_process() ? uuid : track->parent_uuid();
-    EXPECT_TRUE(tracks.at(parent)->has_process());
-  }
 }
 
 TEST_F(FormatsTest, WaitsNameTheRankThatEnteredLast) {
