@@ -102,8 +102,6 @@ CommandLine::CommandLine(Options& options, std::string_view commit)
       ->add_option("SEGMENT", options.dump_segment, "File to print.")
       ->required();
   AddCardinality();
-  AddCommand(Command::kCatalogue, "catalogue",
-             "Print families, causes of loss, reasons and flags as JSON, for scripts.");
   help_ = AddCommand(Command::kPrint, "help", "Print the help of a command.");
   help_->add_option("COMMAND", help_topic_, "Command; without it, the help of the program.");
   version_ = AddCommand(Command::kPrint, "version", "Print the version.");

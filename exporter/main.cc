@@ -23,7 +23,6 @@
 #include <vector>
 
 #include "collector/collector.h"
-#include "exporter/catalogue_json.h"
 #include "exporter/cli/cardinality.h"
 #include "exporter/cli/client/daemon_judgement.h"
 #include "exporter/cli/doctor/doctor.h"
@@ -490,7 +489,6 @@ int Main(int argc, char** argv) {
   }
   if (!error.empty()) return Fail(kBadUsage, error + " (see nccl-exporter --help)");
   if (options.command == Command::kPrint) return Print(options.text);
-  if (options.command == Command::kCatalogue) return Print(CatalogueJson());
   try {
     if (options.command == Command::kDump) return Dump(options.dump_segment);
     if (options.command == Command::kTop) return Top(options);

@@ -26,7 +26,6 @@ enum class Command : uint8_t {
   kInFlight,      // `inflight`
   kTop,           // `top`
   kCardinality,   // `cardinality`
-  kCatalogue,     // `catalogue`
   kDoctor,        // `doctor`
   kJob,           // `job`
   kTrace,         // `trace`

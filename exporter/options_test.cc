@@ -210,7 +210,7 @@ TEST(OptionsTest, BadCommandLinesAreNamedInOneLine) {
                                                     {"--log.level"},
                                                     {"dump"},
                                                     {"dump", "a", "b"},
-                                                    {"catalogue", "x"},
+                                                    {"version", "x"},
                                                     {"-x"},
                                                     {"dump", "--x=1"},
                                                     {"top", "--sort=colour"},
@@ -218,7 +218,7 @@ TEST(OptionsTest, BadCommandLinesAreNamedInOneLine) {
                                                     {"cardinality", "--ranks=0"},
                                                     {"cardinality", "--collectives=9"},
                                                     {"cardinality", "--metrics.drop-label=x"},
-                                                    {"catalogue", "dump", "a"}};
+                                                    {"version", "dump", "a"}};
   for (const auto& arguments : cases) {
     const std::string error = ErrorOf(arguments);
     EXPECT_NE(error, "") << arguments.front();
@@ -296,6 +296,8 @@ TEST(OptionsTest, AnswersASlipWithWhatWasMeant) {
   EXPECT_EQ(ErrorOf({"--once", "top"}),
             "--once stands after the command: nccl-exporter top --once");
   EXPECT_EQ(ErrorOf({"nonsense"}), "there is no command 'nonsense'");
+  EXPECT_EQ(ErrorOf({"catalogue"}), "there is no command 'catalogue'");
+  EXPECT_EQ(ErrorOf({"timing", "--always", "--for", "60s"}), "there is no command 'timing'");
   EXPECT_EQ(ErrorOf({"top", "--log.level=info"}),
             "--log.level is a flag of the daemon, not of top");
 }
@@ -361,10 +363,6 @@ TEST(OptionsTest, AJobIsChosenByItsLabelsInAPrometheus) {
   EXPECT_THAT(Parsed({"job", "--job=4711", "--job", ""}).job.wanted.labels,
               testing::ElementsAre("4711", ""));
   EXPECT_NE(ErrorOf({"job", "--uid=alice"}), "");
-}
-
-TEST(OptionsTest, CatalogueIsACommand) {
-  EXPECT_EQ(Parsed({"catalogue"}).command, Command::kCatalogue);
 }
 
 TEST(DurationTextTest, ReadsPrometheusDurationsAndSeconds) {
