@@ -133,6 +133,7 @@ void CommandLine::AddFlags(Place& place) {
     CLI::Option* const flag = place.app->add_option(name, values, help);
     flag->default_str(std::string(row.default_value))->allow_extra_args(false);
     if (row.takes == FlagTakes::kValue) flag->expected(1);
+    if (row.is_for_tests) flag->group("");
     place.flags[i] = flag;
   }
 }

@@ -204,7 +204,7 @@ constexpr std::array<OptionRow, 21> kOptions{{
      "Divides all durations of the findings, the history's steps as well, by a number of 1 to "
      "1000. "
      "For tests with rules of generate-rules --time-scale.",
-     FlagTakes::kValue, StoreNumber<&Options::findings_time_scale, kTimeScales>, kTopOnly},
+     FlagTakes::kValue, StoreNumber<&Options::findings_time_scale, kTimeScales>, kTopOnly, true},
     {"--findings.socket", "/run/nccl-exporter-daemon/findings.sock",
      "Unix socket at which top and inflight of this node get the findings, without TLS and without "
      "a password. Served if its directory is there. Empty: none.",

@@ -92,6 +92,7 @@ struct OptionRow {
   bool (*store)(const std::string& value, Options& options, std::string& complaint);
   // Commands that take it, besides the daemon.
   std::span<const Command> commands = {};
+  bool is_for_tests = false;  // no help, manual or document shows it
 };
 
 extern const std::array<OptionRow, 21> kOptions;
