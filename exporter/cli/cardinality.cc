@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -19,13 +20,15 @@
 namespace nccl_exporter::exporter {
 namespace {
 
+using Snapshot = std::shared_ptr<const collector::NodeSnapshot>;
+
 constexpr std::array kFormats{Format::kText, Format::kOpenMetrics, Format::kProtobuf};
 
 size_t Index(Format format) { return static_cast<size_t>(format); }
 
 // The exposition that a daemon with the default limit serves, with its own metrics.
-Exposition ExpositionOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
-                        const MetricFilter& filter, Collect collect, SeriesDrops& drops) {
+Exposition ExpositionOf(const Snapshot& snapshot, const MetricFilter& filter, Collect collect,
+                        SeriesDrops& drops) {
   // As PageBuilder does: detail is made with the alert series, and then they are removed.
   const Collect made = collect == Collect::kAlerts ? Collect::kAlerts : Collect::kWhole;
   Exposition exposition = ExpositionOfCatalogue(filter, made);
@@ -55,21 +58,13 @@ size_t BytesOf(const Family& family, const Exposition& exposition, Format format
   return Encoded(alone, format).size() - bytes_of_none;
 }
 
-// Series of a scrape in a format without native histograms, and in one with them.
-std::pair<size_t, size_t> SeriesOf(const Family& family) {
-  const size_t classic = family.series.size() * SamplesPerSeries(family);
-  return {classic, family.scale.native ? family.series.size() : classic};
-}
-
-std::pair<size_t, size_t> SeriesOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
-                                   const MetricFilter& filter, Collect collect) {
-  SeriesDrops drops;
+// Series of families in a format without native histograms, and in one with them.
+std::pair<size_t, size_t> SeriesOf(std::span<const Family> families) {
   std::pair<size_t, size_t> sum;
-  const Exposition exposition = ExpositionOf(snapshot, filter, collect, drops);
-  for (const Family& family : exposition.families) {
-    const auto [classic, native] = SeriesOf(family);
+  for (const Family& family : families) {
+    const size_t classic = family.series.size() * SamplesPerSeries(family);
     sum.first += classic;
-    sum.second += native;
+    sum.second += family.scale.native ? family.series.size() : classic;
   }
   return sum;
 }
@@ -82,13 +77,15 @@ struct Saving {
   bool is_needed_by_rules;
 };
 
-std::vector<Saving> SavingsOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
-                              const MetricFilter& filter, Collect collect, const Cardinality& now) {
+std::vector<Saving> SavingsOf(const Snapshot& snapshot, const MetricFilter& filter, Collect collect,
+                              const Cardinality& now) {
   std::vector<Saving> savings;
   const auto consider = [&](std::string flag, const std::function<void(MetricFilter&)>& change) {
     MetricFilter changed = filter;
     change(changed);
-    const auto [classic, native] = SeriesOf(snapshot, changed, collect);
+    SeriesDrops drops;
+    const Exposition exposition = ExpositionOf(snapshot, changed, collect, drops);
+    const auto [classic, native] = SeriesOf(exposition.families);
     if (classic >= now.classic_series) return;
     savings.push_back({.flag = std::move(flag),
                        .classic_series = classic,
@@ -124,23 +121,22 @@ double Percent(size_t part, size_t whole) {
 using Out = std::back_insert_iterator<std::string>;
 
 void AppendFamilies(const Cardinality& cardinality, Out out) {
-  fmt::format_to(out, "{:<58} {:>8} {:>8} {:>10} {:>12} {:>10}\n", "", "series", "series", "bytes",
-                 "bytes", "bytes");
-  fmt::format_to(out, "{:<58} {:>8} {:>8} {:>10} {:>12} {:>10}\n", "family", "classic", "native",
-                 "text", "OpenMetrics", "protobuf");
+  const auto append = [&](const auto&... cells) {
+    fmt::format_to(out, "{:<58} {:>8} {:>8} {:>10} {:>12} {:>10}\n", cells...);
+  };
+  append("", "series", "series", "bytes", "bytes", "bytes");
+  append("family", "classic", "native", "text", "OpenMetrics", "protobuf");
   for (const FamilyCost& family : cardinality.families) {
-    fmt::format_to(out, "{:<58} {:>8} {:>8} {:>10} {:>12} {:>10}\n", family.name,
-                   family.classic_series, family.native_series, family.bytes[Index(Format::kText)],
-                   family.bytes[Index(Format::kOpenMetrics)],
-                   family.bytes[Index(Format::kProtobuf)]);
+    append(family.name, family.classic_series, family.native_series,
+           family.bytes[Index(Format::kText)], family.bytes[Index(Format::kOpenMetrics)],
+           family.bytes[Index(Format::kProtobuf)]);
   }
 }
 
 void AppendBodies(const Cardinality& cardinality, bool has_native, Out out) {
   const auto append = [&](std::string_view name, size_t series, Format format) {
-    const BodyCost& body = cardinality.bodies[Index(format)];
-    fmt::format_to(out, "{:<58} {:>8} {:>8} {:>12}\n", name, series, body.bytes,
-                   body.compressed_bytes);
+    const auto [bytes, compressed_bytes] = cardinality.bodies[Index(format)];
+    fmt::format_to(out, "{:<58} {:>8} {:>8} {:>12}\n", name, series, bytes, compressed_bytes);
   };
   fmt::format_to(out, "\n{:<58} {:>8} {:>8} {:>12}\n", "scrape body", "samples", "bytes",
                  "with gzip");
@@ -175,7 +171,7 @@ Cardinality CardinalityOf(const std::shared_ptr<const collector::NodeSnapshot>& 
   for (const Family& family : exposition.families) {
     if (family.series.empty()) continue;
     FamilyCost cost{.name = family.name};
-    std::tie(cost.classic_series, cost.native_series) = SeriesOf(family);
+    std::tie(cost.classic_series, cost.native_series) = SeriesOf({&family, 1});
     for (const Format format : kFormats)
       cost.bytes[Index(format)] = BytesOf(family, exposition, format);
     cardinality.classic_series += cost.classic_series;

@@ -2,9 +2,8 @@
 // Counts are as large as after some hours of a job, so that a scrape body is as long as a real one.
 #include "exporter/cli/synthetic_node.h"
 
-#include <algorithm>
 #include <array>
-#include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -23,33 +22,15 @@ constexpr std::array<Function, kCollectivesOfShape> kCollectives{
 void AddManyOperations(collector::CommunicatorSnapshot& communicator, Function function) {
   constexpr int kOperations = 200;
   constexpr int kSizes = 24;
-  for (int i = 0; i < kOperations; ++i) {
-    const uint64_t bytes = uint64_t{64} << (i % kSizes);
-    AddOperation(communicator, function, bytes,
-                 9871 + static_cast<uint64_t>(i) * 1237 + bytes / 181);
-  }
-  collector::FunctionSnapshot& counts =
-      communicator.functions.Change(static_cast<size_t>(function));
   // Counts differ between ranks and communicators. Otherwise scrape bodies would compress better
   // than real ones.
   const uint64_t seed = communicator.id ^ communicator.rank << 8 ^ static_cast<uint64_t>(function);
   const uint64_t times = 1000 + seed * 0x9e3779b97f4a7c15 % 100003;
-  counts.calls *= times;
-  counts.completed *= times;
-  for (collector::SizeClassSnapshot& size : counts.sizes) {
-    size.operations *= times;
-    size.bytes *= times;
-    size.timed_operations *= times;
-    size.timed_bytes *= times;
-    size.busy_ns *= times;
+  for (int i = 0; i < kOperations; ++i) {
+    const uint64_t bytes = uint64_t{64} << (i % kSizes);
+    AddOperation(communicator, function, bytes,
+                 9871 + static_cast<uint64_t>(i) * 1237 + bytes / 181, times);
   }
-  for (uint64_t& count : counts.duration) count *= times;
-  for (collector::SizedDurations& sized : counts.duration_by_size) {
-    for (uint64_t& count : sized.counts) count *= times;
-    sized.busy_ns *= times;
-  }
-  for (uint64_t& count : counts.bandwidth) count *= times;
-  counts.bandwidth_sum_kib *= times;
 }
 
 // Of a communicator that leaves its node.
@@ -98,95 +79,68 @@ collector::CommunicatorSnapshot BusyCommunicator(const NodeShape& shape, int num
   return communicator;
 }
 
-uint64_t TimesOf(const collector::SizeClassSnapshot& counts, uint64_t operations) {
+// Of all operations of a size, by those that are timed.
+uint64_t BusyOfAll(const collector::SizeClassSnapshot& counts) {
   if (counts.timed_operations == 0) return 0;
   return static_cast<uint64_t>(static_cast<double>(counts.busy_ns) *
-                               static_cast<double>(operations) /
+                               static_cast<double>(counts.operations) /
                                static_cast<double>(counts.timed_operations));
 }
 
-// As if the rank had waited least: of 16 MiB and more what has moved the most bytes.
-void AddLargest(const collector::CommunicatorSnapshot& communicator, collector::NodeCounts& node) {
-  collector::OperationKind largest;
-  uint64_t most_bytes = 0;
-  for (size_t i = 0; i < kFunctionCount; ++i) {
-    const auto function = static_cast<Function>(i);
-    const auto ranks = static_cast<uint32_t>(communicator.ranks);
-    if (TraitsOf(function).is_point_to_point || BusBytes(function, 1, ranks) <= 0) continue;
-    const auto& sizes = communicator.functions[i].sizes;
-    for (size_t size = 0; size < sizes.size(); ++size) {
-      if (kSizeClassBounds[size] < 16 << 20 || sizes[size].bytes <= most_bytes) continue;
-      most_bytes = sizes[size].bytes;
-      largest = {.function = function, .size_class = size};
-      node.large = {
-          {largest,
-           {.timed_operations = sizes[size].timed_operations,
-            .bus_bytes = static_cast<uint64_t>(BusBytes(function, sizes[size].timed_bytes, ranks)),
-            .busy_ns = sizes[size].busy_ns}}};
-    }
-  }
-}
-
+// As if a step had one operation of each kind.
 collector::DerivedCounts DerivedOf(const collector::CommunicatorSnapshot& communicator,
-                                   bool is_lowest) {
+                                   bool counts_for_node) {
+  constexpr uint64_t kLargeBytes = 16 << 20;
+  const auto ranks = static_cast<uint32_t>(communicator.ranks);
   collector::DerivedCounts derived;
   derived.since_realtime_ns = communicator.created_realtime_ns;
-  uint64_t fewest = ~uint64_t{0};
-  std::map<collector::OperationKind, uint64_t> means_ns;
+  if (counts_for_node) {
+    collector::NodeCounts& node = derived.node.emplace();
+    node.is_lowest = true;
+    node.progress = 0;
+    node.since_realtime_ns = communicator.created_realtime_ns;
+    if (communicator.arrivals) node.compared = communicator.arrivals->compared;
+    node.network = communicator.network_bus_bytes;
+  }
   for (size_t i = 0; i < kFunctionCount; ++i) {
     const auto function = static_cast<Function>(i);
     const auto& sizes = communicator.functions[i].sizes;
     for (size_t size = 0; size < sizes.size(); ++size) {
-      if (!sizes[size].IsUsed()) continue;
-      derived.kernel_ns[static_cast<size_t>(collector::TrafficOf(function))] +=
-          TimesOf(sizes[size], sizes[size].operations);
+      const collector::SizeClassSnapshot& counts = sizes[size];
+      if (!counts.IsUsed()) continue;
+      const collector::OperationKind kind{.function = function, .size_class = size};
+      const uint64_t busy_ns = BusyOfAll(counts);
+      derived.kernel_ns[static_cast<size_t>(collector::TrafficOf(function))] += busy_ns;
       if (TraitsOf(function).is_point_to_point) continue;
-      fewest = std::min(fewest, sizes[size].operations);
-      means_ns[{.function = function, .size_class = size}] = TimesOf(sizes[size], 1);
+      if (communicator.nodes > 1) {
+        if (!derived.steps)
+          derived.steps = {.steps = counts.operations,
+                           .waits_ns = {},
+                           .since_realtime_ns = communicator.created_realtime_ns};
+        if (derived.steps->waits_ns.size() < collector::kMostStepWaits)
+          derived.steps->waits_ns[kind] = busy_ns;
+      }
+      const double bus_bytes = BusBytes(function, counts.timed_bytes, ranks);
+      if (derived.node && derived.node->large.empty() && bus_bytes > 0 &&
+          kSizeClassBounds[size] >= kLargeBytes)
+        derived.node->large[kind] = {.timed_operations = counts.timed_operations,
+                                     .bus_bytes = static_cast<uint64_t>(bus_bytes),
+                                     .busy_ns = counts.busy_ns};
     }
   }
-  if (communicator.nodes > 1 && fewest != ~uint64_t{0}) {
-    derived.steps = {
-        .steps = fewest, .waits_ns = {}, .since_realtime_ns = communicator.created_realtime_ns};
-    for (const auto& [kind, mean_ns] : means_ns) {
-      if (derived.steps->waits_ns.size() < collector::kMostStepWaits)
-        derived.steps->waits_ns[kind] = fewest * mean_ns;
-    }
-  }
-  if (!is_lowest) return derived;
-  collector::NodeCounts& node = derived.node.emplace();
-  node.is_lowest = true;
-  node.progress = 0;
-  node.since_realtime_ns = communicator.created_realtime_ns;
-  if (communicator.arrivals) node.compared = communicator.arrivals->compared;
-  AddLargest(communicator, node);
-  node.network = communicator.network_bus_bytes;
   return derived;
-}
-
-// The lowest rank of each communicator.
-std::map<collector::CommunicatorKey, uint64_t> LowestRanks(const collector::NodeSnapshot& node) {
-  std::map<collector::CommunicatorKey, uint64_t> lowest;
-  for (const collector::ProcessSnapshot& process : node.processes) {
-    for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
-      const auto key = CommunicatorKeyOf(process, communicator);
-      uint64_t& rank = lowest.try_emplace(key, communicator.rank).first->second;
-      rank = std::min(rank, communicator.rank);
-    }
-  }
-  return lowest;
 }
 
 }  // namespace
 
 void AssumeDerived(collector::NodeSnapshot& node) {
-  const auto lowest = LowestRanks(node);
+  std::set<collector::CommunicatorKey> counted;
   for (collector::ProcessSnapshot& process : node.processes) {
     collector::DerivedProcessCounts& sum = process.derived.emplace();
     sum.since_realtime_ns = process.start_realtime_ns;
     for (collector::CommunicatorSnapshot& communicator : process.communicators) {
-      communicator.derived = DerivedOf(
-          communicator, lowest.at(CommunicatorKeyOf(process, communicator)) == communicator.rank);
+      const bool is_first = counted.insert(CommunicatorKeyOf(process, communicator)).second;
+      communicator.derived = DerivedOf(communicator, is_first);
       communicator.derived->is_quiet = process.IsHalted();
       for (const uint64_t kernel_ns : communicator.derived->kernel_ns) {
         if (kernel_ns != 0) sum.kernel_ns = sum.kernel_ns.value_or(0) + kernel_ns;
@@ -221,30 +175,30 @@ collector::CommunicatorSnapshot EmptyCommunicator(uint64_t id, uint64_t rank) {
 }
 
 void AddOperation(collector::CommunicatorSnapshot& communicator, Function function, uint64_t bytes,
-                  uint64_t duration_ns) {
+                  uint64_t duration_ns, uint64_t times) {
   collector::FunctionSnapshot& counts =
       communicator.functions.Change(static_cast<size_t>(function));
   collector::SizeClassSnapshot& size = counts.sizes[static_cast<size_t>(SizeClassOf(bytes))];
-  ++counts.calls;
-  ++size.operations;
-  size.bytes += bytes;
+  counts.calls += times;
+  size.operations += times;
+  size.bytes += times * bytes;
   if (duration_ns == 0) return;
-  ++counts.completed;
-  ++size.timed_operations;
-  size.timed_bytes += bytes;
-  size.busy_ns += duration_ns;
+  counts.completed += times;
+  size.timed_operations += times;
+  size.timed_bytes += times * bytes;
+  size.busy_ns += times * duration_ns;
   const auto bucket = static_cast<size_t>(DurationBuckets::IndexOf(duration_ns));
-  ++counts.duration[bucket];
+  counts.duration[bucket] += times;
   collector::SizedDurations& sized =
       counts.duration_by_size[static_cast<size_t>(SizeClassOf(bytes))];
   sized.counts.resize(DurationBuckets::kCount);
-  ++sized.counts[bucket];
-  sized.busy_ns += duration_ns;
+  sized.counts[bucket] += times;
+  sized.busy_ns += times * duration_ns;
   const uint64_t bandwidth =
       BusBandwidth(function, bytes, static_cast<uint32_t>(communicator.ranks), duration_ns);
   if (bytes < kBandwidthMinimumBytes || bandwidth == 0) return;
-  ++counts.bandwidth[static_cast<size_t>(BandwidthBuckets::IndexOf(bandwidth))];
-  counts.bandwidth_sum_kib += (bandwidth + 512) / 1024;
+  counts.bandwidth[static_cast<size_t>(BandwidthBuckets::IndexOf(bandwidth))] += times;
+  counts.bandwidth_sum_kib += times * ((bandwidth + 512) / 1024);
 }
 
 collector::ProcessSnapshot EmptyProcess(uint64_t pid) {

@@ -25,11 +25,12 @@ inline constexpr int kCollectivesOfShape = kFunctionCount - 3;
 // A communicator with an identity, 8 ranks, kernel timing and no operation.
 collector::CommunicatorSnapshot EmptyCommunicator(uint64_t id, uint64_t rank);
 
-// Adds one call and operation of `bytes`, timed if `duration_ns` is not 0. Counts what the plugin
-// would count for a launch of this operation alone (rules 5 to 8 of proto/README.md), with the
-// ranks that the communicator has by now. Does not touch sequences, times of progress and arrivals.
+// Adds a call and operation of `bytes`, so many times, timed if `duration_ns` is not 0. Counts what
+// the plugin would count for a launch of this operation alone (rules 5 to 8 of proto/README.md),
+// with the ranks that the communicator has by now. Does not touch sequences, times of progress and
+// arrivals.
 void AddOperation(collector::CommunicatorSnapshot& communicator, Function function, uint64_t bytes,
-                  uint64_t duration_ns);
+                  uint64_t duration_ns, uint64_t times = 1);
 
 // Fills the derived counts with what a daemon might have after a while, from the totals of this one
 // snapshot: for those who count series. All collectives and sizes count as regular.
