@@ -23,16 +23,11 @@ inline constexpr std::array<CodeRow<MetricType>, 4> kMetricTypes{{
 static_assert(IsInOrder(kMetricTypes));
 
 // The labels that every series of a family carries, besides its own.
-enum class LabelScope : uint8_t { kCommunicator, kProcess, kDaemon };
-inline constexpr std::array<CodeRow<LabelScope>, 3> kLabelScopes{{
-    {LabelScope::kCommunicator, "communicator",
-     "comm, comm_name, rank, gpu, uid, and those known of global_rank, nccl_job, namespace, "
-     "pod, container"},
-    {LabelScope::kProcess, "process",
-     "pid, uid, and those known of global_rank, nccl_job, namespace, pod, container"},
-    {LabelScope::kDaemon, "daemon", "none"},
-}};
-static_assert(IsInOrder(kLabelScopes));
+enum class LabelScope : uint8_t {
+  kCommunicator,  // comm, comm_name, rank, gpu, uid, and those known of the job
+  kProcess,       // pid, uid, and those known of the job
+  kDaemon         // none
+};
 
 // The part of a scrape that a family is in, and the value of collect[] that asks for it.
 enum class MetricPart : uint8_t { kAlerts, kDetail };
