@@ -78,8 +78,8 @@ constexpr std::array<std::pair<std::string_view, LogFormat>, 2> kLogFormats{
 // More would let the steps of the history be shorter than a snapshot takes.
 constexpr std::pair<double, double> kTimeScales{1, 1000};
 
-constexpr std::array kReadersOfSegments{Command::kInFlight, Command::kTop,   Command::kCardinality,
-                                        Command::kDoctor,   Command::kTrace, Command::kTiming};
+constexpr std::array kReadersOfSegments{Command::kInFlight, Command::kTop, Command::kCardinality,
+                                        Command::kDoctor, Command::kTrace};
 constexpr std::array kTopOnly{Command::kTop};
 constexpr std::array kJudges{Command::kInFlight, Command::kTop};
 constexpr std::array kCardinalityOnly{Command::kCardinality};

@@ -76,7 +76,7 @@ LOST = Row('What is lost, and why?', [
              'blocked.',
              'nccl_exporter_uncompared_operations_total'),
     by_cause('Series left out, by cause',
-             'Series above the limit of a daemon, by kind of detail; then folded into comm="other" or left out. Normal: 0.',
+             'Series above the limit of a daemon: first detail; then communicators are folded into comm="other", or left out. Normal: 0.',
              'nccl_exporter_series_dropped_total'),
     by_cause('Requests refused, by limit',
              'Scrapes and other requests that met a limit of the daemon. Normal: 0.',

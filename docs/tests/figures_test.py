@@ -54,7 +54,7 @@ def cardinality(arguments):
     printed = subprocess.run([DAEMON, 'cardinality', *shlex.split(arguments)], check=True, capture_output=True, text=True).stdout
     bodies = re.findall(r'^(OpenMetrics|protobuf)\b.* (\d+) +(\d+) +(\d+)$', printed, re.MULTILINE)
     found = {name: dict(zip(('samples', 'bytes', 'compressed'), map(int, numbers))) for name, *numbers in bodies}
-    return found | {'lost': int(re.search(r'histograms (\d+), sizes', printed)[1])}
+    return found | {'lost': int(re.search(r'detail (\d+), folded', printed)[1])}
 
 
 class Figures(unittest.TestCase):
@@ -110,7 +110,7 @@ class Figures(unittest.TestCase):
                     self.check(native, every['protobuf']['samples'] / every['OpenMetrics']['samples'])
 
     def test_of_durations_by_size_are_todays(self):
-        sentence = re.search(r'has ([\d,]+) native series instead of ([\d,]+), and ([\d,]+) samples of histograms are above', text_of('metrics.md'))
+        sentence = re.search(r'has ([\d,]+) native series instead of ([\d,]+), and ([\d,]+) samples are above the limit', text_of('metrics.md'))
         by_size = cardinality(TWELVE + ' --metrics.duration-by-size --metrics.duration-bounds=none')
         expected = by_size['protobuf']['samples'], cardinality(TWELVE)['protobuf']['samples'], by_size['lost']
         self.assertEqual(tuple(f'{number:,}' for number in expected), sentence.groups())

@@ -121,9 +121,7 @@ TEST(CardinalityTest, TheTableSaysWhatSavesMostAndWhatTheRulesMiss) {
   const std::string text = CardinalityText(snapshot, {});
   EXPECT_THAT(text, HasSubstr("2 processes, 6 communicators in total\n"));
   EXPECT_THAT(text, HasSubstr("--metrics.disable=histograms"));
-  EXPECT_THAT(
-      text, HasSubstr("above it are lost peers 0, histograms 0, sizes 0, collectives 0, folded 0, "
-                      "left_out 0, new 0\n"));
+  EXPECT_THAT(text, HasSubstr("above it are lost detail 0, folded 0, left_out 0, new 0\n"));
   EXPECT_THAT(text, HasSubstr("\nthe shipped rules have everything that they need\n"));
   EXPECT_THAT(CardinalityText(snapshot, WithoutHistograms()),
               Not(HasSubstr("--metrics.disable=histograms")));
@@ -137,7 +135,7 @@ TEST(CardinalityTest, ANodeBeyondTheCapSaysSo) {
   const Cardinality cardinality = CardinalityOf(NodeOfShape({.ranks = 8, .communicators = 60}), {});
   EXPECT_LE(cardinality.classic_series, size_t{kSeriesLimit} + 200)
       << "the daemon's own are not capped";
-  EXPECT_GT(cardinality.drops.Of(SeriesLoss::kHistogram), 10000u);
+  EXPECT_GT(cardinality.drops.Of(SeriesLoss::kDetail), 10000u);
   EXPECT_EQ(cardinality.drops.Of(SeriesLoss::kFolded), 0u);
 }
 

@@ -80,8 +80,8 @@ CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, LabelCache& l
     size_alone_labels_[i] = builder.AddLabels(functions.size_alone[i]);
 }
 
-void CommunicatorSeries::AddNamed(const SeriesGroup& group, DetailLevel level) {
-  builder_.SetLevel(level);
+void CommunicatorSeries::AddNamed(const SeriesGroup& group, bool with_detail) {
+  builder_.SetDetail(with_detail);
   splits_durations_ = functions_.splits_durations;
   const LabelsId labels = builder_.AddLabels(group.labels);
   builder_.CountSince(0);  // comparisons are the daemon's own
@@ -101,7 +101,7 @@ void CommunicatorSeries::AddNamed(const SeriesGroup& group, DetailLevel level) {
     builder_.Add(Metric::kCommunicatorRanks, labels, kNoLabels, *ranks);
   AddGauges(in_use, labels);
   AddInfo(in_use, labels);
-  builder_.SetLevel(DetailLevel::kAll);
+  builder_.SetDetail(true);
 }
 
 void CommunicatorSeries::AddOther(const SeriesGroup& group) {
@@ -148,30 +148,22 @@ void CommunicatorSeries::AddApiCalls(const SeriesGroup& group, LabelsId labels) 
 
 void CommunicatorSeries::AddCollective(const SeriesGroup& group, LabelsId labels,
                                        const FunctionGroup& functions, const LabelsId* sizes) {
-  // The sum over the size classes is one class without the label.
-  const std::array whole{SizeGroup{.sizes = {}, .labels = nullptr}};
-  const LabelsId labels_of_whole = CollectiveLabelsOf(functions);
-  const LabelsId* const size_classes = sizes;
-  std::span<const SizeGroup> ranges(functions.sizes);
-  if (builder_.SumsSizes()) {
-    ranges = whole;
-    sizes = &labels_of_whole;
-  }
   for (const SizeCounter& counter : kCollectiveCounters) {
     if (!builder_.Serves(counter.metric)) continue;
-    for (size_t i = 0; i < ranges.size(); ++i) {
+    for (size_t i = 0; i < functions.sizes.size(); ++i) {
       const auto value = [&](const collector::FunctionSnapshot& counts) {
-        return SumOfSizes(counts, ranges[i].sizes, counter.count);
+        return SumOfSizes(counts, functions.sizes[i].sizes, counter.count);
       };
       const auto sum = static_cast<double>(Sum(group, functions.members, value));
       builder_.Add(counter.metric, labels, sizes[i], sum / counter.unit);
     }
   }
-  AddDurations(Metric::kCollectiveDuration, group, labels, functions, size_classes);
+  AddDurations(Metric::kCollectiveDuration, group, labels, functions, sizes);
   if (!HasBusBytes(group, functions)) return;
-  for (size_t i = 0; builder_.Serves(Metric::kCollectiveBusBytes) && i < ranges.size(); ++i) {
+  for (size_t i = 0; builder_.Serves(Metric::kCollectiveBusBytes) && i < functions.sizes.size();
+       ++i) {
     builder_.Add(Metric::kCollectiveBusBytes, labels, sizes[i],
-                 SumOfBusBytes(group, functions, ranges[i].sizes));
+                 SumOfBusBytes(group, functions, functions.sizes[i].sizes));
   }
   AddHistogram(Metric::kCollectiveBusBandwidth, group, labels, functions);
 }

@@ -7,7 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "exporter/series/detail_level.h"
 #include "exporter/series/exposition_builder.h"
 #include "exporter/series/function_groups.h"
 #include "exporter/series/labels/label_cache.h"
@@ -23,8 +22,8 @@ class CommunicatorSeries {
   CommunicatorSeries(ExpositionBuilder& builder, LabelCache& labels,
                      const FunctionGroups& functions);
 
-  // Adds the series of a group up to a level.
-  void AddNamed(const SeriesGroup& group, DetailLevel level);
+  // Adds the series of a group: all, or those of alerts.
+  void AddNamed(const SeriesGroup& group, bool with_detail);
 
   // Adds the counters and histograms of comm="other". Ranks, progress and identity have no meaning
   // for a sum.

@@ -4,11 +4,9 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,7 +14,7 @@
 #include <vector>
 
 #include "exporter/exposition/exposition.h"
-#include "exporter/series/detail_level.h"
+#include "proto/metric_catalogue.h"
 
 namespace nccl_exporter::exporter {
 
@@ -28,6 +26,8 @@ inline constexpr size_t kLabelBytesPerSample = 512;
 // As how many samples one with that much text in its labels counts.
 inline size_t SamplesOfLabels(size_t label_bytes) { return 1 + label_bytes / kLabelBytesPerSample; }
 
+constexpr bool IsAlertSeries(Metric metric) { return RowOf(metric).part == MetricPart::kAlerts; }
+
 class ExpositionBuilder {
  public:
   // Keeps a reference to `exposition`, which is one of ExpositionOfCatalogue(): its families are
@@ -36,14 +36,15 @@ class ExpositionBuilder {
       : exposition_(exposition),
         has_detail_(std::ranges::any_of(exposition.families, [&](const Family& family) {
           const auto metric = static_cast<Metric>(&family - exposition.families.data());
-          return family.is_served && LevelOf(metric) > DetailLevel::kAlerts;
+          return family.is_served && !IsAlertSeries(metric);
         })) {}
 
   // Sets the time since which all series count that are added later: see Series.
   void CountSince(int64_t created_realtime_ns) { created_realtime_ns_ = created_realtime_ns; }
 
-  // Sets the level of what is added later; kAll until the first call.
-  void SetLevel(DetailLevel level) { level_ = level; }
+  // Sets whether more than the alert series of what is added later is taken; it is until the first
+  // call.
+  void SetDetail(bool takes_detail) { takes_detail_ = takes_detail; }
 
   LabelsId AddLabels(SharedLabels labels) { return exposition_.Add(std::move(labels)); }
   LabelsId AddLabels(Labels labels) { return exposition_.Add(std::move(labels)); }
@@ -51,18 +52,14 @@ class ExpositionBuilder {
     return AddLabels(Labels{{std::string(name), std::string(value)}});
   }
 
-  // Whether the family takes series at this level. Series of other families are ignored, so callers
-  // need not ask; a caller that asks saves the work of making them.
+  // Whether the family takes series now. Series of other families are ignored, so callers need not
+  // ask; a caller that asks saves the work of making them.
   bool Serves(Metric metric) const {
-    if (!exposition_.families[static_cast<size_t>(metric)].is_served) return false;
-    const DetailLevel needed = LevelOf(metric);
-    return needed <= level_ ||
-           (needed == DetailLevel::kSizes && level_ == DetailLevel::kCollectives);
+    return exposition_.families[static_cast<size_t>(metric)].is_served &&
+           (takes_detail_ || IsAlertSeries(metric));
   }
-  // Whether any family but those of alerts takes series at this level.
-  bool ServesDetail() const { return has_detail_ && level_ > DetailLevel::kAlerts; }
-  // Whether families with size classes take the sums over them.
-  bool SumsSizes() const { return level_ < DetailLevel::kSizes; }
+  // Whether any family but those of alerts takes series now.
+  bool ServesDetail() const { return has_detail_ && takes_detail_; }
 
   void Add(Metric metric, LabelsId group_labels, LabelsId variable_labels, double value) {
     AddSeries(metric, {.group_labels = group_labels,
@@ -89,10 +86,14 @@ class ExpositionBuilder {
     return *owned;
   }
 
-  size_t samples() const { return std::accumulate(samples_.begin(), samples_.end(), size_t{0}); }
-  // Samples so far, by the level of their families.
-  using Samples = std::array<size_t, kDetailLevelCount>;
-  const Samples& samples_by_level() const { return samples_; }
+  // Numbers of samples.
+  struct Samples {
+    size_t alerts = 0;
+    size_t detail = 0;
+
+    size_t All() const { return alerts + detail; }
+  };
+  size_t samples() const { return samples_.All(); }  // so far
 
   // A state of the exposition, to which RollBack() returns.
   struct Mark {
@@ -110,8 +111,9 @@ class ExpositionBuilder {
     mark.owners = exposition_.owners.size();
     mark.samples = samples_;
   }
-  size_t SamplesSince(const Mark& mark) const {
-    return samples() - std::accumulate(mark.samples.begin(), mark.samples.end(), size_t{0});
+  Samples SamplesSince(const Mark& mark) const {
+    return {.alerts = samples_.alerts - mark.samples.alerts,
+            .detail = samples_.detail - mark.samples.detail};
   }
   bool HasSince(const Mark& mark, Metric metric) const {
     const auto i = static_cast<size_t>(metric);
@@ -132,13 +134,13 @@ class ExpositionBuilder {
     family.series.push_back(series);
     const size_t label_bytes = exposition_.labels[series.group_labels]->text().size() +
                                exposition_.labels[series.variable_labels]->text().size();
-    samples_[static_cast<size_t>(LevelOf(metric))] +=
+    (IsAlertSeries(metric) ? samples_.alerts : samples_.detail) +=
         SamplesPerSeries(family) * SamplesOfLabels(label_bytes);
   }
 
   Exposition& exposition_;
   const bool has_detail_;
-  DetailLevel level_ = DetailLevel::kAll;
+  bool takes_detail_ = true;
   Samples samples_{};
   int64_t created_realtime_ns_ = 0;
 };

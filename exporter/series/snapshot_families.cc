@@ -29,9 +29,6 @@ constexpr std::array kPassingFamilies{
     Metric::kStalledCompletedSequence,   Metric::kStalledInFlight,
     Metric::kStalledOldestInFlightStart, Metric::kOldestInFlightStart};
 
-constexpr std::array kLevelsOfDetail{DetailLevel::kCollectives, DetailLevel::kSizes,
-                                     DetailLevel::kAll};
-
 class SnapshotFamilies {
  public:
   SnapshotFamilies(const collector::NodeSnapshot& snapshot, size_t series_limit,
@@ -142,49 +139,27 @@ class SnapshotFamilies {
     return present->process->uid;
   }
 
-  // What a process takes of the limit.
-  struct ProcessNeed {
-    uint64_t uid = 0;
-    size_t alerts = 0;
-    size_t detail = 0;
-  };
+  using Samples = ExpositionBuilder::Samples;
 
-  // What a communicator takes of the limit, by level.
+  // What a process or a communicator takes of the limit.
   struct Need {
     uint64_t uid = 0;
-    std::array<size_t, kDetailLevelCount> samples{};  // with those of the levels before
-    // Series that the next scrape may have in addition, by the level that they come with.
-    std::array<size_t, kDetailLevelCount> expected{};
+    Samples samples;
+    Samples expected = {};  // that the next scrape may have in addition
 
-    size_t Of(DetailLevel level) const { return samples[static_cast<size_t>(level)]; }
-    // What the level adds to the one before it.
-    size_t More(DetailLevel level) const {
-      const auto i = static_cast<size_t>(level);
-      return samples[i] - samples[i - 1] + expected[i];
-    }
-    size_t Expected() const { return std::accumulate(expected.begin(), expected.end(), size_t{0}); }
+    // With those of the next scrape.
+    size_t Alerts() const { return samples.alerts + expected.alerts; }
+    size_t Detail() const { return samples.detail + expected.detail; }
   };
 
   Need NeedSince(const ExpositionBuilder::Mark& mark, const SeriesGroup& group) const {
-    const auto added = [&](DetailLevel level) {
-      const auto i = static_cast<size_t>(level);
-      return builder_.samples_by_level()[i] - mark.samples[i];
-    };
-    // All size classes of a collective are served, or their sum.
-    const size_t classes = memory_.functions.collectives.front().sizes.size();
-    const size_t alerts = added(DetailLevel::kAlerts);
-    const size_t collectives = alerts + added(DetailLevel::kCollectives);
-    const size_t sizes = added(DetailLevel::kSizes);
-    std::array<size_t, kDetailLevelCount> expected{};
+    Need need{.uid = UserOf(group), .samples = builder_.SamplesSince(mark)};
     const size_t label_samples = SamplesOfLabels(group.labels->text().size());
     for (const Metric metric : kPassingFamilies) {
       if (builder_.Serves(metric) && !builder_.HasSince(mark, metric))
-        expected[static_cast<size_t>(LevelOf(metric))] += label_samples;
+        (IsAlertSeries(metric) ? need.expected.alerts : need.expected.detail) += label_samples;
     }
-    return {.uid = UserOf(group),
-            .samples = {0, alerts, collectives + sizes / classes, collectives + sizes,
-                        collectives + sizes + added(DetailLevel::kAll)},
-            .expected = expected};
+    return need;
   }
 
   // Adds everything, if it fits. Otherwise records what each process and group needs.
@@ -202,18 +177,15 @@ class SnapshotFamilies {
     for (const ProcessGroup& process : processes) {
       builder_.SetMark(mark_);
       process_series_.AddAlerts(process);
-      const size_t alerts = builder_.SamplesSince(mark_);
       process_series_.AddDetail(process);
-      process_needs_.push_back({.uid = process.uid(),
-                                .alerts = alerts,
-                                .detail = builder_.SamplesSince(mark_) - alerts});
+      process_needs_.push_back({.uid = process.uid(), .samples = builder_.SamplesSince(mark_)});
       keep_if_fits();
     }
     for (const SeriesGroup& group : groups.named()) {
       builder_.SetMark(mark_);
-      communicators_.AddNamed(group, DetailLevel::kAll);
+      communicators_.AddNamed(group, true);
       needs_.push_back(NeedSince(mark_, group));
-      expected += needs_.back().Expected();
+      expected += needs_.back().expected.All();
       keep_if_fits();
     }
     if (fits) scrape_memory_.reduced.clear();
@@ -241,8 +213,8 @@ class SnapshotFamilies {
     const size_t room =
         named_limit_ - std::min(named_limit_, builder_.samples() + processes.size());
     std::map<uint64_t, size_t> wanted;
-    for (const ProcessNeed& need : process_needs_) wanted[need.uid] += need.alerts;
-    for (const Need& need : needs_) wanted[need.uid] += need.More(DetailLevel::kAlerts);
+    for (const Need& need : process_needs_) wanted[need.uid] += need.Alerts();
+    for (const Need& need : needs_) wanted[need.uid] += need.Alerts();
     std::map<uint64_t, size_t> shares = Shares(wanted, room);
     std::map<uint64_t, size_t> left = shares;
     size_t used = AddAlertsOf(processes, left);
@@ -251,15 +223,13 @@ class SnapshotFamilies {
     used += Raise(DetailLevel::kAlerts, groups, shares, left);
 
     wanted.clear();
-    for (const ProcessNeed& need : process_needs_) wanted[need.uid] += need.detail;
+    for (const Need& need : process_needs_) wanted[need.uid] += need.Detail();
     for (size_t i = 0; i < needs_.size(); ++i) {
-      if (levels_[i] == DetailLevel::kFolded) continue;
-      for (const DetailLevel level : kLevelsOfDetail)
-        wanted[needs_[i].uid] += needs_[i].More(level);
+      if (levels_[i] != DetailLevel::kFolded) wanted[needs_[i].uid] += needs_[i].Detail();
     }
     shares = left = Shares(wanted, room - used);
     AddDetailOf(processes, left);
-    for (const DetailLevel level : kLevelsOfDetail) Raise(level, groups, shares, left);
+    Raise(DetailLevel::kAll, groups, shares, left);
     AddToLevels(groups);
   }
 
@@ -267,15 +237,15 @@ class SnapshotFamilies {
   size_t AddAlertsOf(const std::vector<ProcessGroup>& processes, std::map<uint64_t, size_t>& left) {
     size_t added = 0;
     for (size_t i = 0; i < processes.size(); ++i) {
-      ProcessNeed& need = process_needs_[i];
+      Need& need = process_needs_[i];
       size_t& room = left[need.uid];
-      if (need.alerts > room) {
-        drops_.Add(need.uid, SeriesLoss::kLeftOut, need.alerts + need.detail);
-        need = {.uid = need.uid};
+      if (need.Alerts() > room) {
+        drops_.Add(need.uid, SeriesLoss::kLeftOut, need.samples.All());
+        need = {.uid = need.uid, .samples = {}};
         continue;
       }
-      room -= need.alerts;
-      added += need.alerts;
+      room -= need.Alerts();
+      added += need.Alerts();
       process_series_.AddAlerts(processes[i]);
     }
     return added;
@@ -283,14 +253,14 @@ class SnapshotFamilies {
 
   void AddDetailOf(const std::vector<ProcessGroup>& processes, std::map<uint64_t, size_t>& left) {
     for (size_t i = 0; i < processes.size(); ++i) {
-      const ProcessNeed& need = process_needs_[i];
-      if (need.detail == 0) continue;
+      const Need& need = process_needs_[i];
+      if (need.Detail() == 0) continue;
       size_t& room = left[need.uid];
-      if (need.detail > room) {
-        drops_.Add(need.uid, SeriesLoss::kCollective, need.detail);
+      if (need.Detail() > room) {
+        drops_.Add(need.uid, SeriesLoss::kDetail, need.Detail());
         continue;
       }
-      room -= need.detail;
+      room -= need.Detail();
       process_series_.AddDetail(processes[i]);
     }
   }
@@ -325,7 +295,8 @@ class SnapshotFamilies {
       const auto reduced = scrape_memory_.reduced.find(groups.named()[i].labels);
       const bool was_lost = reduced != scrape_memory_.reduced.end() && reduced->second < level;
       const uint64_t uid = needs_[i].uid;
-      const size_t samples = needs_[i].More(level);
+      const size_t samples =
+          level == DetailLevel::kAlerts ? needs_[i].Alerts() : needs_[i].Detail();
       const size_t reserve = was_lost ? shares.at(uid) / kReserveDivisor : 0;
       if (samples != 0 && samples + reserve > left[uid]) continue;
       left[uid] -= samples;
@@ -348,7 +319,7 @@ class SnapshotFamilies {
           folded_of_[member.process] += member.IsInUse();
         RememberShared(group);  // for when it has series again
       } else {
-        communicators_.AddNamed(group, levels_[i]);
+        communicators_.AddNamed(group, levels_[i] == DetailLevel::kAll);
       }
     }
     scrape_memory_.reduced = std::move(reduced);
@@ -361,13 +332,9 @@ class SnapshotFamilies {
 
   void CountLosses(const Need& need, DetailLevel level) {
     if (level == DetailLevel::kFolded)
-      return drops_.Add(need.uid, SeriesLoss::kFolded, need.Of(DetailLevel::kAll));
-    const auto count = [&](DetailLevel lost, DetailLevel before, SeriesLoss loss) {
-      if (level < lost) drops_.Add(need.uid, loss, need.Of(lost) - need.Of(before));
-    };
-    count(DetailLevel::kAll, DetailLevel::kSizes, SeriesLoss::kHistogram);
-    count(DetailLevel::kSizes, DetailLevel::kCollectives, SeriesLoss::kSizeClass);
-    count(DetailLevel::kCollectives, DetailLevel::kAlerts, SeriesLoss::kCollective);
+      drops_.Add(need.uid, SeriesLoss::kFolded, need.samples.All());
+    if (level == DetailLevel::kAlerts)
+      drops_.Add(need.uid, SeriesLoss::kDetail, need.samples.detail);
   }
 
   // Users with the fewest folded communicators come first, so that none is left out because of
@@ -385,7 +352,7 @@ class SnapshotFamilies {
       builder_.SetMark(mark_);
       communicators_.AddOther(scrape_memory_.others.Count(*other));
       if (builder_.samples() <= series_limit_) continue;
-      drops_.Add(UserOf(*other), SeriesLoss::kLeftOut, builder_.SamplesSince(mark_));
+      drops_.Add(UserOf(*other), SeriesLoss::kLeftOut, builder_.SamplesSince(mark_).All());
       builder_.RollBack(mark_);
     }
   }
@@ -407,7 +374,7 @@ class SnapshotFamilies {
   ProcessSeries process_series_;
   CommunicatorSeries communicators_;
   ExpositionBuilder::Mark mark_;
-  std::vector<ProcessNeed> process_needs_;  // of the processes, in their order
+  std::vector<Need> process_needs_;  // of the processes, in their order
   // Of SeriesGroups::named(), in its order.
   std::vector<Need> needs_;
   std::vector<DetailLevel> levels_;

@@ -4,9 +4,9 @@
 //
 // A scrape holds at most `series_limit` samples, of which kSeriesForOthers are kept for
 // comm="other". If a snapshot has more, detail is lost first:
-//   1. The alert series of all processes and communicators (DetailLevel::kAlerts) share the limit.
-//   2. Detail shares what they leave: first that of processes, then collectives, size classes,
-//      histograms and network time by peer.
+//   1. The alert series of all processes and communicators share the limit.
+//   2. Detail shares what they leave: first that of processes, then that of communicators, each of
+//      which is complete or has its alert series alone.
 // The users (owners of the segments) share both parts. Each gets an equal part of what users with
 // smaller needs leave, so no user loses series because of another with more.
 //
@@ -16,8 +16,9 @@
 // is folded into comm="other" of its job. What does not fit even then is left out. The process of
 // one in use says so: its rank is not missing (Metric::kProcessUnserved).
 //
-// Needs vary a little from scrape to scrape. So a communicator that lost detail gets it back only
-// if a part of its user's share stays free: see kReserveDivisor.
+// Needs vary a little from scrape to scrape: a counter appears with its first event. A communicator
+// at the limit would lose and get back all its detail each time. So one that lost series gets them
+// back only if a part of its user's share stays free: see kReserveDivisor.
 #pragma once
 
 #include <array>
@@ -29,7 +30,6 @@
 #include "collector/node_snapshot.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/series/collect.h"
-#include "exporter/series/detail_level.h"
 #include "exporter/series/function_groups.h"
 #include "exporter/series/kept/departed_counts.h"
 #include "exporter/series/kept/other_counts.h"
@@ -45,6 +45,13 @@ inline constexpr size_t kSeriesForOthers = 700;
 // A communicator gets lost detail back if an eighth of its user's share stays free. The series of
 // stalled communicators come and go more often, so there is always room for them.
 inline constexpr size_t kReserveDivisor = 8;
+
+// How much of a communicator a scrape holds.
+enum class DetailLevel : uint8_t {
+  kFolded,  // nothing: it is part of comm="other"
+  kAlerts,  // the alert series
+  kAll,
+};
 
 // State that one scrape leaves to the next of its kind. Scrapes of another kind see members at
 // other times, and have other last counts of those that are gone.
@@ -67,20 +74,10 @@ struct SeriesMemory {
 };
 
 // What happens to samples above the limit.
-enum class SeriesLoss : uint8_t {
-  kHistogram,
-  kSizeClass,
-  kCollective,
-  kFolded,
-  kLeftOut,
-  kNew,
-  kCount
-};
+enum class SeriesLoss : uint8_t { kDetail, kFolded, kLeftOut, kNew, kCount };
 inline constexpr size_t kSeriesLossCount = static_cast<size_t>(SeriesLoss::kCount);
 inline constexpr CodeTable<SeriesLoss> kSeriesLosses{{
-    {SeriesLoss::kHistogram, "histograms", "histograms of communicators"},
-    {SeriesLoss::kSizeClass, "sizes", "size classes, of which the sum is served"},
-    {SeriesLoss::kCollective, "collectives", "all else but the alert series"},
+    {SeriesLoss::kDetail, "detail", "all series but those of alerts"},
     {SeriesLoss::kFolded, "folded", "all series of communicators, which are in comm=\"other\""},
     {SeriesLoss::kLeftOut, "left_out", "not in the scrape in any form"},
     {SeriesLoss::kNew, "new",

@@ -108,11 +108,11 @@ TEST(DaemonMetricsTest, AddsDropsUp) {
   DaemonMetrics daemon;
   daemon.CountDrops(DropsOf(1000, SeriesLoss::kFolded, 3));
   daemon.CountDrops(DropsOf(1000, SeriesLoss::kFolded, 4));
-  daemon.CountDrops(DropsOf(1001, SeriesLoss::kHistogram, 5));
+  daemon.CountDrops(DropsOf(1001, SeriesLoss::kDetail, 5));
   const std::map<std::string, double> dropped = DroppedBy(daemon);
   EXPECT_EQ(dropped.at("reason=folded,uid=1000,"), 7);
-  EXPECT_EQ(dropped.at("reason=histograms,uid=1000,"), 0);
-  EXPECT_EQ(dropped.at("reason=histograms,uid=1001,"), 5);
+  EXPECT_EQ(dropped.at("reason=detail,uid=1000,"), 0);
+  EXPECT_EQ(dropped.at("reason=detail,uid=1001,"), 5);
 }
 
 TEST(DaemonMetricsTest, CountsTheDropsOfFurtherUsersTogether) {

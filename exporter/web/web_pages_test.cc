@@ -386,7 +386,7 @@ TEST(ScrapePageTest, CountsSeriesBeyondTheCap) {
   page.Answer({});
   const std::string text(page.Answer({}).bytes());
   const std::string before_count =
-      "\nnccl_exporter_series_dropped_total{reason=\"histograms\",uid=\"1000\"} ";
+      "\nnccl_exporter_series_dropped_total{reason=\"detail\",uid=\"1000\"} ";
   const size_t at = text.find(before_count);
   ASSERT_NE(at, std::string::npos);
   const int count = std::stoi(text.substr(at + before_count.size()));
