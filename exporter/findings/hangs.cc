@@ -63,9 +63,8 @@ std::vector<Finding> HaltsOf(const GraphJob& job, int64_t taken_ns) {
 // A dead, stopped or missing rank does not go on by itself.
 bool HasGoneCulprit(const GraphJob& job) {
   return std::ranges::any_of(job.communicators, [](const GraphCommunicator& communicator) {
-    return std::ranges::any_of(communicator.ranks, [](const GraphRank& rank) {
-      return rank.is_culprit && !rank.Lives();
-    });
+    return std::ranges::any_of(
+        communicator.ranks, [](const GraphRank& rank) { return rank.is_culprit && !rank.Lives(); });
   });
 }
 
@@ -121,11 +120,10 @@ std::vector<Finding> Hangs::Findings(const collector::NodeSnapshot& node) const 
                                              SeverityOfLasting(hangs.jobs()[job]));
     if (of_job.empty()) of_job = HaltsOf(halts.jobs()[job], node.taken_realtime_ns);
     if (of_job.empty())
-      of_job =
-          FindingsOf(waits.jobs()[job], node.taken_realtime_ns, false, Severity::kWarning);
+      of_job = FindingsOf(waits.jobs()[job], node.taken_realtime_ns, false, Severity::kWarning);
     std::ranges::move(of_job, std::back_inserter(findings));
     if (std::optional<Finding> abandoned =
-            AbandonedOf(hangs.jobs()[job], node.taken_realtime_ns, times_.hang_threshold))
+            AbandonedOf(hangs.jobs()[job], memory_, node.taken_realtime_ns, times_))
       findings.push_back(*std::move(abandoned));
   }
   return findings;

@@ -383,9 +383,9 @@ TEST(SnapshotFamiliesTest, CommunicatorsWithoutIdentityWaitForIt) {
 TEST(SnapshotFamiliesTest, JobLabelsAreThoseKnown) {
   collector::ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(0xab, 2)});
   process.identity = {{"POD_NAME", "p"}, {"SLURM_JOB_ID", "7"}, {"CONTAINER_NAME", ""}};
-  EXPECT_THAT(ScrapedNode(NodeOf({process})).Values(Metric::kTimingDuty),
+  EXPECT_THAT(ScrapedNode(NodeOf({process})).Values(Metric::kStartedSequence),
               testing::ElementsAre(testing::Pair(
-                  "comm=00000000000000ab,comm_name=,rank=2,gpu=2,uid=1000,nccl_job=7,pod=p,", 1)));
+                  "comm=00000000000000ab,comm_name=,rank=2,gpu=2,uid=1000,nccl_job=7,pod=p,", 0)));
 }
 
 TEST(SnapshotFamiliesTest, AFinalizedCommunicatorHasNothingInFlight) {
@@ -405,11 +405,11 @@ TEST(SnapshotFamiliesTest, NumbersOfRanksAreThoseOfTheirCommunicator) {
   EXPECT_EQ(known.Value(Metric::kRankInfo, "world_size=8,"), 1);
   EXPECT_EQ(known.Value(Metric::kRankInfo, "local_rank=1,"), 1);
   EXPECT_EQ(known.Value(Metric::kProcessAlive, "global_rank=3,"), 1);
-  EXPECT_EQ(known.Value(Metric::kTimingDuty, "rank=4,global_rank=1,gpu=4,uid=1000,"), 1);
+  EXPECT_EQ(known.Value(Metric::kStartedSequence, "rank=4,global_rank=1,gpu=4,uid=1000,"), 0);
   process.numbers = process.communicators[0].numbers = {};
   const ScrapedNode scrape(NodeOf({process}));
   EXPECT_EQ(scrape.Value(Metric::kRankInfo, "local_rank=,"), 1);
-  EXPECT_EQ(scrape.Value(Metric::kTimingDuty, "rank=4,gpu=4,uid=1000,"), 1);
+  EXPECT_EQ(scrape.Value(Metric::kStartedSequence, "rank=4,gpu=4,uid=1000,"), 0);
   EXPECT_EQ(scrape.Value(Metric::kProcessAlive, "uid=1000,"), 1);
 }
 
@@ -431,10 +431,11 @@ TEST(SnapshotFamiliesTest, LabelValuesAreValidAndBounded) {
   communicator.name = std::string(kLabelValueLimitBytes, 'n') + "tail";
   collector::ProcessSnapshot process = ProcessOf(1, {communicator});
   process.identity = {{"POD_NAME", "\xFF"}};
-  EXPECT_EQ(ScrapedNode(NodeOf({process}))
-                .Value(Metric::kTimingDuty, "comm_name=" + std::string(kLabelValueLimitBytes, 'n') +
-                                                ",rank=0,gpu=0,uid=1000,pod=\xEF\xBF\xBD,"),
-            1);
+  EXPECT_EQ(
+      ScrapedNode(NodeOf({process}))
+          .Value(Metric::kStartedSequence, "comm_name=" + std::string(kLabelValueLimitBytes, 'n') +
+                                               ",rank=0,gpu=0,uid=1000,pod=\xEF\xBF\xBD,"),
+      0);
 }
 
 TEST(SnapshotFamiliesTest, LossesShowAllReasonsOfTheirKindFromZero) {

@@ -234,17 +234,5 @@ TEST(EventPolicy, PutsTimesOfReleasesThatAreNotInTheTableOnProbation) {
   EXPECT_TRUE(on_probation(7, 0, KernelTiming::kOn));
 }
 
-TEST(EventPolicy, LetsTheMaskChangeOnlyWhereBothSidesGoOnCountingAlike) {
-  const auto may_change = [](int api, int version, bool allgatherv_is_off) {
-    return DecideEvents({api, version, KernelTiming::kOn, kPlenty, 8, allgatherv_is_off})
-        .may_change_mask;
-  };
-  EXPECT_FALSE(may_change(4, 22707, true));
-  EXPECT_TRUE(may_change(5, 22809, false));
-  EXPECT_TRUE(may_change(6, 23007, true));
-  EXPECT_FALSE(may_change(6, 23007, false)) << "nothing is timed";
-  EXPECT_FALSE(may_change(7, 23206, true));
-}
-
 }  // namespace
 }  // namespace nccl_exporter::plugin

@@ -35,7 +35,6 @@ ROOMS = [
     "plugin/network",
     "plugin/operations",
     "plugin/operations/overrun",
-    "plugin/sampling",
     "plugin/segment",
     "plugin/survival",
     "plugin/timing",

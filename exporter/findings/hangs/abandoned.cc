@@ -13,10 +13,15 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-const GraphCommunicator* LongestStill(const GraphJob& job, int64_t threshold_ns) {
+const GraphCommunicator* LongestStill(const GraphJob& job, const HangMemory& memory,
+                                      int64_t taken_realtime_ns, int64_t threshold_ns) {
   const GraphCommunicator* longest = nullptr;
   for (const GraphCommunicator& communicator : job.communicators) {
     if (!communicator.is_abandoned || communicator.youngest_ns < threshold_ns) continue;
+    const std::optional<int64_t> abandoned_for_ns =
+        memory.AbandonedForNs(communicator.key, taken_realtime_ns);
+    if (!memory.Of(communicator.key).empty() && abandoned_for_ns.value_or(0) < threshold_ns / 4)
+      continue;
     if (longest == nullptr || communicator.youngest_ns > longest->youngest_ns)
       longest = &communicator;
   }
@@ -43,9 +48,10 @@ InFlight InFlightIn(const GraphCommunicator& communicator) {
 
 }  // namespace
 
-std::optional<Finding> AbandonedOf(const GraphJob& job, int64_t taken_realtime_ns,
-                                   std::chrono::nanoseconds threshold) {
-  const GraphCommunicator* const found = LongestStill(job, threshold.count());
+std::optional<Finding> AbandonedOf(const GraphJob& job, const HangMemory& memory,
+                                   int64_t taken_realtime_ns, const Thresholds& times) {
+  const GraphCommunicator* const found =
+      LongestStill(job, memory, taken_realtime_ns, times.hang_threshold.count());
   if (found == nullptr) return std::nullopt;
   const auto [ranks, oldest] = InFlightIn(*found);
   if (oldest == nullptr) return std::nullopt;

@@ -57,6 +57,7 @@ void Update(const GraphCommunicator& communicator, const GraphRank& rank, int64_
 void HangMemory::Record(const WaitGraph& graph) {
   std::map<collector::CommunicatorKey, Ranks> kept;
   std::map<collector::CommunicatorKey, int64_t> longest_waits_ns;
+  std::map<collector::CommunicatorKey, int64_t> abandoned_since;
   for (const GraphJob& job : graph.jobs()) {
     for (const GraphCommunicator& communicator : job.communicators) {
       // The node of the map stays in its place: the graph points to absent ranks in it.
@@ -65,6 +66,11 @@ void HangMemory::Record(const WaitGraph& graph) {
                            : kept.try_emplace(communicator.key).first->second;
       longest_waits_ns[communicator.key] =
           std::max(LongestWaitNs(communicator.key), communicator.waited_ns);
+      if (communicator.is_abandoned) {
+        const auto since = abandoned_since_realtime_ns_.find(communicator.key);
+        abandoned_since[communicator.key] =
+            since == abandoned_since_realtime_ns_.end() ? graph.taken_realtime_ns() : since->second;
+      }
       std::set<uint64_t> here;
       for (const GraphRank& rank : communicator.ranks) {
         const uint64_t number = rank.rank.communicator->rank;
@@ -76,6 +82,7 @@ void HangMemory::Record(const WaitGraph& graph) {
   }
   communicators_ = std::move(kept);
   longest_waits_ns_ = std::move(longest_waits_ns);
+  abandoned_since_realtime_ns_ = std::move(abandoned_since);
   Fit();
 }
 

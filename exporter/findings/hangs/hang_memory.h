@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 
 #include "collector/node_snapshot.h"
 
@@ -51,6 +52,14 @@ class HangMemory {
     return found == longest_waits_ns_.end() ? 0 : found->second;
   }
 
+  // For how long Record() has seen the communicator abandoned. Nothing if it did not see it.
+  std::optional<int64_t> AbandonedForNs(const collector::CommunicatorKey& key,
+                                        int64_t taken_realtime_ns) const {
+    const auto found = abandoned_since_realtime_ns_.find(key);
+    if (found == abandoned_since_realtime_ns_.end()) return std::nullopt;
+    return taken_realtime_ns - found->second;
+  }
+
   // Empty where the communicator was not seen. Valid until Record().
   const Ranks& Of(const collector::CommunicatorKey& key) const {
     static const Ranks kNone;
@@ -64,6 +73,7 @@ class HangMemory {
 
   std::map<collector::CommunicatorKey, Ranks> communicators_;
   std::map<collector::CommunicatorKey, int64_t> longest_waits_ns_;
+  std::map<collector::CommunicatorKey, int64_t> abandoned_since_realtime_ns_;
   uint64_t forgotten_ = 0;
 };
 

@@ -698,6 +698,27 @@ TEST_F(AbandonedTest, NobodyIsNamedWhereARankIsDead) {
   GoOn(2);
   Hangs hangs{Thresholds()};
   for (int i = 0; i < 4; ++i) hangs.Record(job_.node);
+  job_.Wait(30);
+  EXPECT_THAT(hangs.Findings(job_.node), ElementsAre(IsKind(FindingKind::kAbandoned)));
+}
+
+// Regresses: after a save of five minutes ranks go on in one communicator, and a moment later in
+// the other, which the daemon had found abandoned meanwhile.
+TEST_F(AbandonedTest, RanksMayGoOnInOneCommunicatorAfterTheOther) {
+  Hangs hangs{Thresholds()};
+  MissCall(300);
+  GoOn(298);
+  hangs.Record(job_.node);
+  EXPECT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("3"));
+  GoOn(0);
+  hangs.Record(job_.node);
+  EXPECT_THAT(hangs.Findings(job_.node), IsEmpty());
+  job_.Wait(29);
+  for (const size_t rank : kAll) job_.Complete(rank, "fsdp2", -28);
+  hangs.Record(job_.node);
+  EXPECT_THAT(hangs.Findings(job_.node), IsEmpty());
+  job_.Wait(2);
+  hangs.Record(job_.node);
   EXPECT_THAT(hangs.Findings(job_.node), ElementsAre(IsKind(FindingKind::kAbandoned)));
 }
 
@@ -723,6 +744,7 @@ TEST_F(AbandonedTest, ARankThatWaitedBeforeIsForgotten) {
   hangs.Record(job_.node);
   job_.node.processes[2].is_alive = false;
   hangs.Record(job_.node);
+  job_.Wait(30);
   EXPECT_THAT(hangs.Findings(job_.node), ElementsAre(IsKind(FindingKind::kAbandoned)));
 }
 
