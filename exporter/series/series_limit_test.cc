@@ -286,7 +286,7 @@ TEST(SeriesLimitTest, NoUserLosesSeriesBecauseOfAnother) {
 
 TEST(SeriesLimitTest, WhatFitsNowhereIsLeftOutAndCounted) {
   constexpr size_t kJobs = 6;
-  constexpr size_t kGaugesAndInfos = 4;
+  constexpr size_t kGaugesAndInfos = 3;
   constexpr size_t kSends = 1;  // of the alert series: absent before the first
   std::vector<collector::ProcessSnapshot> processes;
   for (uint64_t job = 1; job <= kJobs; ++job) {
