@@ -52,8 +52,6 @@ class CommandLine {
   void AddCardinality();
   void AddJob();
   void AddTrace();
-  // The flag that takes the processes of some jobs.
-  static void AddWanted(CLI::App& command, std::vector<std::string>& wanted);
   std::string Store();
   std::string StoreRow(size_t row, const Place* place);
   std::string Help();

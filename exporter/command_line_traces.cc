@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands that record and ask processes: trace and its kin.
+// The command `trace` and its parts.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -34,14 +34,6 @@ std::string FaultOfOutput(const std::string& path) {
 }
 
 }  // namespace
-
-void CommandLine::AddWanted(CLI::App& command, std::vector<std::string>& wanted) {
-  command
-      .add_option("--job", wanted,
-                  "Slurm id of the job, its namespace, or the beginning of its pods' names. May be "
-                  "given several times: all must be true.")
-      ->allow_extra_args(false);
-}
 
 void CommandLine::AddTrace() {
   const auto add_length = [](CLI::App& command, const std::string& name,
@@ -106,7 +98,12 @@ void CommandLine::AddTrace() {
     if (!options_.trace.length || *options_.trace.length > kMostDetailedLength)
       throw CLI::ValidationError("--level", "channels and steps need --seconds, 60 at most");
   });
-  AddWanted(*trace, options_.trace.wanted);
+  trace
+      ->add_option(
+          "--job", options_.trace.wanted,
+          "Slurm id of the job, its namespace, or the beginning of its pods' names. May be "
+          "given several times: all must be true.")
+      ->allow_extra_args(false);
   add_output(*trace);
   trace->add_option("--append", options_.trace.append_to,
                     "Trace file of PyTorch's profiler. The output has its events as well.");

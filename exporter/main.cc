@@ -345,7 +345,6 @@ collector::NodeTrace TraceOf(const TraceRequest& request, collector::Collector& 
   return collector.Record(*request.length, IsStillWanted, detail);
 }
 
-// A failure if no process took the request. SIGINT and SIGTERM end it.
 int Trace(const Options& options) {
   TraceResult result;
   if (options.command == Command::kTraceMerge) {
