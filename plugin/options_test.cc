@@ -113,7 +113,7 @@ TEST(Options, HaveTheRangesThatTheirHelpNames) {
       EXPECT_EQ(Rejected(Read({{row.name, "0"}})), Names{row.name});
     }
   }
-  EXPECT_EQ(ranges, 7);
+  EXPECT_EQ(ranges, 3);
 }
 
 TEST(Options, TakeWordsForTheShareOfNetworkTiming) {

@@ -125,12 +125,16 @@ constexpr bool IsUserLabelName(std::string_view name) {
 // value, too long, too many, or a name twice.
 template <typename Use>
 constexpr bool ForEachUserLabel(std::string_view list, Use use) {
+  // As substr(), which needs libstdc++ to throw: the plugin has none.
+  const auto part = [](std::string_view text, size_t begin, size_t end) {
+    return std::string_view(text.data() + begin, std::min(end, text.size()) - begin);
+  };
   std::array<std::string_view, kMostUserLabels> names;
   for (size_t count = 0;; ++count) {
-    const std::string_view entry = list.substr(0, list.find(','));
+    const std::string_view entry = part(list, 0, list.find(','));
     const size_t equals = entry.find('=');
     if (equals == entry.npos || count == names.size()) return false;
-    const UserLabel label{entry.substr(0, equals), entry.substr(equals + 1)};
+    const UserLabel label{part(entry, 0, equals), part(entry, equals + 1, entry.size())};
     const bool is_new =
         std::find(names.begin(), names.begin() + count, label.name) == names.begin() + count;
     if (!IsUserLabelName(label.name) || !is_new || label.value.empty() ||

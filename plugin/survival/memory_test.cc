@@ -119,7 +119,7 @@ TEST_F(MemorySurvival, TakesNoMorePrivateMemoryAfterInit) {
   });
 }
 
-constexpr uint64_t kPrivateBytes = 401'408;  // of one communicator, as docs/plugin.md says
+constexpr uint64_t kPrivateBytes = 393'216;  // of one communicator, as docs/plugin.md says
 constexpr uint64_t kNetworkBytes = 69'632;   // the same
 
 // Pages that one communicator more takes in a process, on that release.

@@ -74,7 +74,7 @@ class DocumentedSegments(unittest.TestCase):
 
     def test_have_the_timing_source_of_the_dump(self):
         _, communicators = self.agreed('--layout', 'single')
-        self.assertEqual({here['timing'] for here in communicators}, {('kernel', 'configured', 'none')})
+        self.assertEqual({here['timing'] for here in communicators}, {('kernel', 'configured')})
         self.assertTrue(all(here['timed'] for here in communicators))
         _, communicators = self.agreed('--layout', 'single', timing='off')
         self.assertEqual({here['timing'][1] for here in communicators}, {'configured'})
