@@ -8,15 +8,14 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "proto/buckets.h"
+#include "collector/operation_counts.h"
+#include "collector/segment_trouble.h"
 #include "proto/code_table.h"
 #include "proto/collective.h"
 #include "proto/loss.h"
@@ -32,108 +31,6 @@ struct FileKey {
   uint64_t inode = 0;
 
   auto operator<=>(const FileKey&) const = default;
-};
-
-struct SizeClassSnapshot {
-  uint64_t operations = 0;
-  uint64_t bytes = 0;
-  uint64_t timed_operations = 0;
-  uint64_t timed_bytes = 0;
-  uint64_t busy_ns = 0;
-
-  bool IsUsed() const { return operations != 0; }
-  bool operator==(const SizeClassSnapshot&) const = default;
-  SizeClassSnapshot& operator+=(const SizeClassSnapshot& more);
-};
-
-// The timed operations of one size class, if they have a histogram of their own.
-struct SizedDurations {
-  std::vector<uint64_t> counts;  // as FunctionSnapshot::duration; empty: no histogram
-  uint64_t busy_ns = 0;          // sum of their durations
-
-  bool operator==(const SizedDurations&) const = default;
-  SizedDurations& operator+=(const SizedDurations& more);
-  SizedDurations& operator-=(const SizedDurations& part);  // of this: no more counts than it has
-};
-
-// Counts of one function on one communicator, since the communicator was created.
-struct FunctionSnapshot {
-  uint64_t calls = 0;
-  uint64_t completed = 0;
-  std::array<SizeClassSnapshot, kSizeClassCount> sizes{};
-  std::array<uint64_t, DurationBuckets::kCount> duration{};  // not cumulative
-  // What size classes have of `duration`. From a segment they have all or nothing; in a sum of
-  // several, the rest belongs to those that have nothing. Read on request: see ReadTerms.
-  std::array<SizedDurations, kSizeClassCount> duration_by_size{};
-  std::array<uint64_t, BandwidthBuckets::kCount> bandwidth{};  // not cumulative
-  uint64_t bandwidth_sum_kib = 0;                              // KiB/s
-
-  // Whether it was ever called, or any operation of it started.
-  bool IsUsed() const {
-    return calls != 0 ||
-           std::ranges::any_of(sizes, [](const SizeClassSnapshot& size) { return size.IsUsed(); });
-  }
-  bool operator==(const FunctionSnapshot&) const = default;
-  FunctionSnapshot& operator+=(const FunctionSnapshot& more);
-};
-
-inline SizeClassSnapshot& SizeClassSnapshot::operator+=(const SizeClassSnapshot& more) {
-  operations += more.operations;
-  bytes += more.bytes;
-  timed_operations += more.timed_operations;
-  timed_bytes += more.timed_bytes;
-  busy_ns += more.busy_ns;
-  return *this;
-}
-
-inline SizedDurations& SizedDurations::operator+=(const SizedDurations& more) {
-  counts.resize(std::max(counts.size(), more.counts.size()));
-  for (size_t i = 0; i < more.counts.size(); ++i) counts[i] += more.counts[i];
-  busy_ns += more.busy_ns;
-  return *this;
-}
-
-inline SizedDurations& SizedDurations::operator-=(const SizedDurations& part) {
-  for (size_t i = 0; i < part.counts.size(); ++i) counts[i] -= part.counts[i];
-  busy_ns -= part.busy_ns;
-  return *this;
-}
-
-inline FunctionSnapshot& FunctionSnapshot::operator+=(const FunctionSnapshot& more) {
-  const auto add_each = [](auto& sum, const auto& counts) {
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += counts[i];
-  };
-  calls += more.calls;
-  completed += more.completed;
-  add_each(sizes, more.sizes);
-  add_each(duration, more.duration);
-  add_each(duration_by_size, more.duration_by_size);
-  add_each(bandwidth, more.bandwidth);
-  bandwidth_sum_kib += more.bandwidth_sum_kib;
-  return *this;
-}
-
-// Counts by function. Those of a function that was never used, as most are on a communicator, are
-// zeros and take no memory; copies share what is not changed, for several snapshots are held at a
-// time.
-class FunctionSnapshots {
- public:
-  static constexpr size_t size() { return kFunctionCount; }
-  const FunctionSnapshot& operator[](size_t function) const {
-    static const FunctionSnapshot kUnused;
-    return in_use_[function] ? *in_use_[function] : kUnused;
-  }
-  bool IsInUse(size_t function) const { return in_use_[function] != nullptr; }
-  // From now on in use.
-  FunctionSnapshot& Change(size_t function) {
-    std::shared_ptr<FunctionSnapshot>& counts = in_use_[function];
-    if (!counts) counts = std::make_shared<FunctionSnapshot>();
-    if (counts.use_count() > 1) counts = std::make_shared<FunctionSnapshot>(*counts);
-    return *counts;
-  }
-
- private:
-  std::array<std::shared_ptr<FunctionSnapshot>, kFunctionCount> in_use_;
 };
 
 struct InFlightOperation {
@@ -247,114 +144,6 @@ void AddKnown(std::optional<Counts>& sum, const std::optional<Counts>& more) {
   }
 }
 
-struct OperationKind {
-  Function function = Function::kOther;
-  size_t size_class = 0;
-
-  auto operator<=>(const OperationKind&) const = default;
-};
-
-// Collectives and sizes of a communicator that have a wait per step, at most.
-inline constexpr size_t kMostStepWaits = 4;
-
-struct StepCounts {
-  uint64_t steps = 0;  // operations of the rarest regular collective and size
-  // Of regular collectives and sizes: the mean of the longest launch in a step, times the steps. In
-  // nanoseconds.
-  std::map<OperationKind, uint64_t> waits_ns;
-  int64_t since_realtime_ns = 0;
-
-  bool operator==(const StepCounts&) const = default;
-  StepCounts& operator+=(const StepCounts& more) {
-    steps += more.steps;
-    for (const auto& [kind, wait_ns] : more.waits_ns) waits_ns[kind] += wait_ns;
-    since_realtime_ns = std::min(since_realtime_ns, more.since_realtime_ns);
-    return *this;
-  }
-};
-
-// Timed operations of one kind, of 16 MiB and more.
-struct LargeCounts {
-  uint64_t timed_operations = 0;
-  uint64_t bus_bytes = 0;
-  uint64_t busy_ns = 0;
-
-  bool operator==(const LargeCounts&) const = default;
-  LargeCounts& operator+=(const LargeCounts& more) {
-    timed_operations += more.timed_operations;
-    bus_bytes += more.bus_bytes;
-    busy_ns += more.busy_ns;
-    return *this;
-  }
-};
-
-// What is counted once for all ranks that a communicator has on this node: by its lowest rank at
-// the time. If another rank becomes the lowest, it counts from 0 on, and the one before keeps what
-// it counted. So each count never decreases, and their sum is the node's.
-struct NodeCounts {
-  bool is_lowest = false;                 // this rank counts now
-  std::optional<uint64_t> progress = {};  // starts and completions of all these ranks
-  std::optional<uint64_t> compared;       // as ArrivalCounts; where ranks are compared
-  std::map<OperationKind, LargeCounts> large;
-  // Of all ranks here, where their network operations are timed.
-  std::optional<NetworkBusBytes> network = {};
-  int64_t since_realtime_ns = 0;
-
-  bool operator==(const NodeCounts&) const = default;
-  NodeCounts& operator+=(const NodeCounts& more) {
-    is_lowest = is_lowest || more.is_lowest;
-    AddKnown(progress, more.progress);
-    AddKnown(compared, more.compared);
-    for (const auto& [kind, counts] : more.large) large[kind] += counts;
-    AddKnown(network, more.network);
-    since_realtime_ns = std::min(since_realtime_ns, more.since_realtime_ns);
-    return *this;
-  }
-};
-
-// Counters of a communicator that never decrease, also where only some operations are timed. The
-// exporter makes them from one snapshot after the other (exporter/ledger); docs/metrics.md defines
-// them.
-struct DerivedCounts {
-  std::array<uint64_t, kTrafficCount> kernel_ns{};
-  int64_t since_realtime_ns = 0;    // what kernel_ns counts
-  std::optional<StepCounts> steps;  // if other nodes take part
-  std::optional<NodeCounts> node;   // if this rank counts for the node, or has counted
-  // Starts and completions of operations: twice those started, less those in flight where that is
-  // known. Any change is progress, also a decrease: the state of operations may become known.
-  uint64_t progress = 0;
-  // No operation started or completed for some seconds, or ever; or the process is halted.
-  bool is_quiet = false;
-
-  bool operator==(const DerivedCounts&) const = default;
-  DerivedCounts& operator+=(const DerivedCounts& more) {
-    for (size_t i = 0; i < kTrafficCount; ++i) kernel_ns[i] += more.kernel_ns[i];
-    since_realtime_ns = std::min(since_realtime_ns, more.since_realtime_ns);
-    AddKnown(steps, more.steps);
-    AddKnown(node, more.node);
-    progress += more.progress;
-    is_quiet = is_quiet && more.is_quiet;
-    return *this;
-  }
-};
-
-// The same of a process: sums over its communicators, those that are gone included.
-struct DerivedProcessCounts {
-  std::optional<uint64_t> kernel_ns;                  // if any operation was timed
-  std::optional<uint64_t> point_to_point_operations;  // if there were any
-  uint64_t progress = 0;                              // as DerivedCounts, of those that are served
-  int64_t since_realtime_ns = 0;
-
-  bool operator==(const DerivedProcessCounts&) const = default;
-  DerivedProcessCounts& operator+=(const DerivedProcessCounts& more) {
-    AddKnown(kernel_ns, more.kernel_ns);
-    AddKnown(point_to_point_operations, more.point_to_point_operations);
-    progress += more.progress;
-    since_realtime_ns = std::min(since_realtime_ns, more.since_realtime_ns);
-    return *this;
-  }
-};
-
 // How closely it is known when a rank entered its latest operation, against the first rank of its
 // node to enter: half the range in which the difference lies. Nothing where there are no bounds, or
 // no estimate.
@@ -444,7 +233,6 @@ struct CommunicatorSnapshot {
   // Collectives that were timed since the snapshot before, in order; of communicators that may span
   // nodes. Of more than the ring holds, the latest.
   std::vector<RecentOperation> recent;
-  std::optional<DerivedCounts> derived;  // in snapshots of the daemon
 };
 
 // As nccl_job and comm have it: 16 hexadecimal digits.
@@ -485,7 +273,6 @@ struct ProcessSnapshot {
   // That it has and that `communicators` lacks, at least: see kMaxCommunicators.
   uint64_t unread_in_use = 0;
   uint64_t unread_finalized = 0;
-  std::optional<DerivedProcessCounts> derived;  // in snapshots of the daemon
 
   // Whether it has ended, or is stopped.
   bool IsHalted() const { return !is_alive || is_stopped.value_or(false); }
@@ -549,49 +336,6 @@ inline CommunicatorKey CommunicatorKeyOf(const ProcessSnapshot& process,
           .name_space = process.Identity("POD_NAMESPACE")};
 }
 
-// Why a file in a segment directory could not be used. Append only: each is a label value `reason`.
-enum class SegmentError : uint8_t {
-  kOpenFailed,
-  kNotARegularFile,
-  kBadMagic,
-  kUnknownMajor,
-  kBadGeometry,
-  kTruncated,
-  kChangedWhileRead,
-  kReadFailed,
-  kUnlinkFailed,
-  kDirectoryUnreadable,
-  kTooManySegments,
-  kLockLost,
-  kForeignClock,
-  kCount
-};
-inline constexpr CodeTable<SegmentError> kSegmentErrors{{
-    {SegmentError::kOpenFailed, "open_failed", "the file could not be opened"},
-    {SegmentError::kNotARegularFile, "not_a_regular_file",
-     "a link, a directory, a device or a mount with a segment's name"},
-    {SegmentError::kBadMagic, "bad_magic", "the file is no segment"},
-    {SegmentError::kUnknownMajor, "unknown_major", "written by a plugin with another layout"},
-    {SegmentError::kBadGeometry, "bad_geometry",
-     "sizes in the header contradict each other, the limits or the file"},
-    {SegmentError::kTruncated, "truncated", "shorter than its header says"},
-    {SegmentError::kChangedWhileRead, "changed_while_read",
-     "a slot was claimed again during the copy; the next reading tries again"},
-    {SegmentError::kReadFailed, "read_failed", "the file could not be read"},
-    {SegmentError::kUnlinkFailed, "unlink_failed",
-     "a file that is no longer used could not be removed"},
-    {SegmentError::kDirectoryUnreadable, "directory_unreadable",
-     "the directory could not be listed"},
-    {SegmentError::kTooManySegments, "too_many_segments",
-     "no room for more files, directories, communicators or slots"},
-    {SegmentError::kLockLost, "lock_lost",
-     "not locked any more, while its counters grow: the end of the process is noticed late"},
-    {SegmentError::kForeignClock, "foreign_clock",
-     "its times are in the future, as in a time namespace that the daemon does not see"},
-}};
-static_assert(IsInOrder(kSegmentErrors));
-constexpr std::string_view NameOf(SegmentError error) { return RowIn(kSegmentErrors, error).name; }
-
 // Segments in the directories by state.
 struct SegmentCounts {
   uint64_t live = 0;
@@ -604,23 +348,6 @@ struct SegmentCounts {
 // hold their descriptors open.
 inline constexpr size_t kMaxSegmentsPerUser = 1024;
 inline constexpr size_t kMaxSegments = 2048;
-
-// Owners of files that errors are counted by; those of further users are counted together. A node
-// has few users, and whoever makes files under many ids must not make series without end.
-inline constexpr size_t kMaxTroubledUsers = 32;
-
-// One cause of errors and one owner of files: how many, and the latest file.
-struct SegmentTrouble {
-  SegmentError error = SegmentError::kOpenFailed;
-  std::optional<uint64_t> uid;  // none: users beyond kMaxTroubledUsers together
-  uint64_t count = 0;           // since the daemon started
-  std::string file;             // path
-  uint64_t file_uid = 0;        // its owner
-  std::string detail;           // such as the text of errno
-  int64_t realtime_ns = 0;      // when it was counted
-  // Files and directories that have the fault now; 1 for a user without further room.
-  uint64_t present = 0;
-};
 
 // Communicators in one snapshot, at kCommunicatorBytes: 8 processes of the plugin's default, 256
 // slots and the overflow slot, and half as many more. It bounds the memory of a snapshot (24 MiB),

@@ -41,8 +41,8 @@
 #include "exporter/http/http_server.h"
 #include "exporter/http/tls_context.h"
 #include "exporter/http/web_guard.h"
-#include "exporter/ledger/derived_counters.h"
-#include "exporter/ledger/snapshot_source.h"
+#include "exporter/ledger/book_source.h"
+#include "exporter/ledger/ledger.h"
 #include "exporter/ledger/systems_tmpfs.h"
 #include "exporter/log.h"
 #include "exporter/options.h"
@@ -134,6 +134,19 @@ Thresholds ThresholdsOf(const Options& options) {
   return thresholds.Scaled(options.findings_time_scale);
 }
 
+LedgerTimes LedgerTimesOf(const Options& options, const Thresholds& thresholds) {
+  LedgerTimes times = LedgerTimes().Scaled(options.findings_time_scale);
+  times.longest_step_ns = thresholds.longest_step.count();
+  return times;
+}
+
+std::shared_ptr<const Book> BookNow(collector::Collector& collector, Ledger& ledger) {
+  const std::shared_ptr<const collector::NodeSnapshot> node = collector.Snapshot();
+  const auto monotonic = std::chrono::steady_clock::now().time_since_epoch();
+  return ledger.Enter(node, {.monotonic_ns = std::chrono::nanoseconds(monotonic).count(),
+                             .realtime_ns = node->taken_realtime_ns});
+}
+
 int PrintInFlight(const Options& options) {
   const Thresholds thresholds = ThresholdsOf(options);
   const auto node = CollectorOf(options).Snapshot();
@@ -148,10 +161,10 @@ int PrintInFlight(const Options& options) {
 int PrintCardinality(const Options& options) {
   const Collect collect = CollectOf(options.collect).value_or(Collect::kWhole);
   if (options.shape)
-    return Print(CardinalityText(NodeOfShape(*options.shape), options.metrics, collect));
+    return Print(
+        CardinalityText(AssumedBook(NodeOfShape(*options.shape)), options.metrics, collect));
   const auto node = CollectorOf(options).Snapshot();
-  AssumeDerived(*node);
-  return PrintNode(options, *node, CardinalityText(node, options.metrics, collect));
+  return PrintNode(options, *node, CardinalityText(AssumedBook(node), options.metrics, collect));
 }
 
 // A failure if any check is.
@@ -185,12 +198,12 @@ int Top(const Options& options) {
   const bool is_once = options.is_once || options.is_json;
   if (!is_once && Terminal::IsThere()) terminal.emplace();  // before the collector's thread
   collector.Start();                                        // compares arrivals
-  const auto snapshots = [&] { return collector.Snapshot(); };
+  Ledger ledger(LedgerTimesOf(options, thresholds));
+  const auto books = [&] { return BookNow(collector, ledger); };
   const AskDaemon daemon = DaemonAt(options.daemon, options.segment_dirs);
   if (!terminal)
-    return PrintNode(options, *first,
-                     TopOnce(snapshots, daemon, sort, thresholds, options.is_json));
-  ShowTop(snapshots, daemon, sort, thresholds, *terminal);
+    return PrintNode(options, *first, TopOnce(books, daemon, sort, thresholds, options.is_json));
+  ShowTop(books, daemon, sort, thresholds, *terminal);
   terminal.reset();
   return unreadable.empty() ? kSuccess : Fail(kRuntimeFailure, unreadable);
 }
@@ -242,8 +255,8 @@ sigset_t BlockSignals() {
 
 // Waits for a signal that ends the daemon. Meanwhile takes a snapshot as often as the watchdog
 // wants to hear of us: a daemon whose collector does not answer is not alive.
-int WaitForSignal(const sigset_t& signals, const ServiceNotifier& service,
-                  SnapshotSource& snapshots, const WebSecurity& security) {
+int WaitForSignal(const sigset_t& signals, const ServiceNotifier& service, BookSource& books,
+                  const WebSecurity& security) {
   for (;;) {
     const auto interval = service.watchdog_interval().value_or(std::chrono::hours(1));
     const auto seconds = std::chrono::floor<std::chrono::seconds>(interval);
@@ -255,7 +268,7 @@ int WaitForSignal(const sigset_t& signals, const ServiceNotifier& service,
       continue;
     }
     if (errno != EAGAIN || !service.watchdog_interval()) continue;
-    snapshots.Take();
+    books.Take();
     service.Alive();
   }
 }
@@ -384,21 +397,11 @@ std::string ServeUntilSignal(const Options& options, const sigset_t& signals) {
   collector::Collector collector({.directories = options.segment_dirs,
                                   .retention = options.retention,
                                   .splits_durations = options.metrics.splits_durations()});
-  DerivedTimes derived_times = DerivedTimes().Scaled(options.findings_time_scale);
-  derived_times.longest_step_ns = thresholds.longest_step.count();
-  DerivedCounters counters(derived_times);
-  SnapshotSource snapshots(
-      [&] {
-        const std::shared_ptr<collector::NodeSnapshot> snapshot = collector.Snapshot();
-        const auto monotonic = std::chrono::steady_clock::now().time_since_epoch();
-        counters.Advance(*snapshot, {.monotonic_ns = std::chrono::nanoseconds(monotonic).count(),
-                                     .realtime_ns = snapshot->taken_realtime_ns});
-        return snapshot;
-      },
-      false);
+  Ledger ledger(LedgerTimesOf(options, thresholds));
+  BookSource books([&] { return BookNow(collector, ledger); }, false);
   AnswerBudget budget;
-  ScrapePage scrape_page(snapshots, budget, kSeriesLimit, options.metrics, kCommit);
-  NodeWatch watch(snapshots, thresholds, [&](const Judgement& judgement) {
+  ScrapePage scrape_page(books, budget, kSeriesLimit, options.metrics, kCommit);
+  NodeWatch watch(books, thresholds, [&](const Judgement& judgement) {
     scrape_page.SetFindings(judgement.findings);
     scrape_page.SetDroppedLogLines(log->dropped());
   });
@@ -413,7 +416,7 @@ std::string ServeUntilSignal(const Options& options, const sigset_t& signals) {
         return recent;
       },
       budget);
-  WebPages pages(snapshots, scrape_page, watch, budget,
+  WebPages pages(books, scrape_page, watch, budget,
                  {.node_name = NodeName(),
                   .telemetry_path = options.telemetry_path,
                   .start_realtime_ns = collector::Now().realtime_ns,
@@ -454,11 +457,11 @@ std::string ServeUntilSignal(const Options& options, const sigset_t& signals) {
   if (const std::string taken = options.metrics.TakenFromRules(); !taken.empty()) {
     spdlog::warn("--metrics leaves out families or labels that the shipped rules need: {}", taken);
   }
-  snapshots.BeginLog();  // the first line of the log says where the daemon listens
+  books.BeginLog();  // the first line of the log says where the daemon listens
   collector.Start();
-  snapshots.Take();
+  books.Take();
   service.Ready();
-  const int signal = WaitForSignal(signals, service, snapshots, security);
+  const int signal = WaitForSignal(signals, service, books, security);
   spdlog::info("stopping on {}", signal == SIGTERM ? "SIGTERM" : "SIGINT");
   service.Stopping();
   local.Stop();

@@ -245,8 +245,7 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "clocks is not bounded from both sides."},
     {Metric::kRankKernelSeconds, "nccl_rank_kernel_seconds_total", MetricType::kCounter, "seconds",
      LabelScope::kCommunicator, "",
-     "Time inside the kernels: timed operations as measured, untimed ones by the recent mean of "
-     "their function and size; absent while nothing is timed.",
+     "Measured durations of timed operations; absent while nothing is timed.",
      MetricPart::kAlerts},
     {Metric::kRankPointToPointKernelSeconds, "nccl_rank_p2p_kernel_seconds_total",
      MetricType::kCounter, "seconds", LabelScope::kCommunicator, "",

@@ -20,20 +20,20 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-using Snapshot = std::shared_ptr<const collector::NodeSnapshot>;
+using SharedBook = std::shared_ptr<const Book>;
 
 constexpr std::array kFormats{Format::kText, Format::kOpenMetrics, Format::kProtobuf};
 
 size_t Index(Format format) { return static_cast<size_t>(format); }
 
 // The exposition that a daemon with the default limit serves, with its own metrics.
-Exposition ExpositionOf(const Snapshot& snapshot, const MetricFilter& filter, Collect collect,
+Exposition ExpositionOf(const SharedBook& book, const MetricFilter& filter, Collect collect,
                         SeriesDrops& drops) {
   // As PageBuilder does: detail is made with the alert series, and then they are removed.
   const Collect made = collect == Collect::kAlerts ? Collect::kAlerts : Collect::kWhole;
   Exposition exposition = ExpositionOfCatalogue(filter, made);
   SeriesMemory memory(filter);
-  drops = AddSnapshotFamilies(snapshot, kSeriesLimit, memory, exposition, made);
+  drops = AddSnapshotFamilies(book, kSeriesLimit, memory, exposition, made);
   DaemonMetrics daemon(Limits(kSeriesLimit));
   daemon.CountDrops(drops);
   daemon.AddTo(exposition);
@@ -77,14 +77,14 @@ struct Saving {
   bool is_needed_by_rules;
 };
 
-std::vector<Saving> SavingsOf(const Snapshot& snapshot, const MetricFilter& filter, Collect collect,
+std::vector<Saving> SavingsOf(const SharedBook& book, const MetricFilter& filter, Collect collect,
                               const Cardinality& now) {
   std::vector<Saving> savings;
   const auto consider = [&](std::string flag, const std::function<void(MetricFilter&)>& change) {
     MetricFilter changed = filter;
     change(changed);
     SeriesDrops drops;
-    const Exposition exposition = ExpositionOf(snapshot, changed, collect, drops);
+    const Exposition exposition = ExpositionOf(book, changed, collect, drops);
     const auto [classic, native] = SeriesOf(exposition.families);
     if (classic >= now.classic_series) return;
     savings.push_back({.flag = std::move(flag),
@@ -164,10 +164,10 @@ void AppendSavings(const std::vector<Saving>& savings, const Cardinality& now, O
 
 }  // namespace
 
-Cardinality CardinalityOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
-                          const MetricFilter& filter, Collect collect) {
+Cardinality CardinalityOf(const std::shared_ptr<const Book>& book, const MetricFilter& filter,
+                          Collect collect) {
   Cardinality cardinality;
-  const Exposition exposition = ExpositionOf(snapshot, filter, collect, cardinality.drops);
+  const Exposition exposition = ExpositionOf(book, filter, collect, cardinality.drops);
   for (const Family& family : exposition.families) {
     if (family.series.empty()) continue;
     FamilyCost cost{.name = family.name};
@@ -186,15 +186,15 @@ Cardinality CardinalityOf(const std::shared_ptr<const collector::NodeSnapshot>& 
   return cardinality;
 }
 
-std::string CardinalityText(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
-                            const MetricFilter& filter, Collect collect) {
-  const Cardinality cardinality = CardinalityOf(snapshot, filter, collect);
+std::string CardinalityText(const std::shared_ptr<const Book>& book, const MetricFilter& filter,
+                            Collect collect) {
+  const Cardinality cardinality = CardinalityOf(book, filter, collect);
   size_t communicators = 0;
-  for (const collector::ProcessSnapshot& process : snapshot->processes)
+  for (const collector::ProcessSnapshot& process : book->node->processes)
     communicators += process.communicators.size();
   std::string text;
   const Out out = std::back_inserter(text);
-  fmt::format_to(out, "{} processes, {} communicators in total\n\n", snapshot->processes.size(),
+  fmt::format_to(out, "{} processes, {} communicators in total\n\n", book->node->processes.size(),
                  communicators);
   AppendFamilies(cardinality, out);
   AppendBodies(cardinality, filter.native_schema().has_value(), out);
@@ -204,7 +204,7 @@ std::string CardinalityText(const std::shared_ptr<const collector::NodeSnapshot>
                    cardinality.drops.Of(row.id));
   }
   fmt::format_to(out, "\n");
-  AppendSavings(SavingsOf(snapshot, filter, collect, cardinality), cardinality, out);
+  AppendSavings(SavingsOf(book, filter, collect, cardinality), cardinality, out);
   const std::string taken = filter.TakenFromRules();
   fmt::format_to(out, "\n{}\n",
                  taken.empty() ? "the shipped rules have everything that they need"

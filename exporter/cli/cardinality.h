@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "collector/node_snapshot.h"
 #include "exporter/exposition/negotiation.h"
+#include "exporter/ledger/book.h"
 #include "exporter/series/collect.h"
 #include "exporter/series/metric_filter.h"
 #include "exporter/series/snapshot_families.h"
@@ -43,17 +43,17 @@ struct Cardinality {
   SeriesDrops drops;                            // what the limit takes from this node
 };
 
-// The cost of the scrapes of a daemon that serves this snapshot, with its own metrics, or of the
-// parts that they collect. The snapshot
-// must have durations by size where the filter splits them (CollectorOptions); without them their
-// series are counted as one. About ten times the time of a scrape: each family is encoded alone.
-Cardinality CardinalityOf(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
-                          const MetricFilter& filter, Collect collect = Collect::kWhole);
+// The cost of the scrapes of a daemon that serves this book, with its own metrics, or of the
+// parts that they collect. Its snapshot must have durations by size where the filter splits them
+// (CollectorOptions); without them their series are counted as one. About ten times the time of a
+// scrape: each family is encoded alone.
+Cardinality CardinalityOf(const std::shared_ptr<const Book>& book, const MetricFilter& filter,
+                          Collect collect = Collect::kWhole);
 
 // The same as a table, with the saving of each further flag, and the families that the shipped
 // rules miss. Savings are in per cent of the classic and of the native series. The twelve largest
 // are shown, and none below 1 %. A scrape is made for each flag, so a full node takes seconds.
-std::string CardinalityText(const std::shared_ptr<const collector::NodeSnapshot>& snapshot,
-                            const MetricFilter& filter, Collect collect = Collect::kWhole);
+std::string CardinalityText(const std::shared_ptr<const Book>& book, const MetricFilter& filter,
+                            Collect collect = Collect::kWhole);
 
 }  // namespace nccl_exporter::exporter

@@ -40,12 +40,12 @@ size_t SampleLines(const std::string& page, const std::string& family = "") {
 }
 
 TEST(CardinalityTest, SeriesAreTheSampleLinesOfThePage) {
-  for (const auto& snapshot : {ExampleSnapshot(), NodeOfShape(kSmall)}) {
+  for (const auto& book : {ExampleBook(), AssumedBook(NodeOfShape(kSmall))}) {
     for (const MetricFilter& filter : {MetricFilter(), WithoutHistograms()}) {
-      const Cardinality cardinality = CardinalityOf(snapshot, filter);
-      SnapshotSource snapshots([&] { return snapshot; });
+      const Cardinality cardinality = CardinalityOf(book, filter);
+      BookSource books([&] { return book; });
       AnswerBudget budget;
-      ScrapePage page(snapshots, budget, kSeriesLimit, filter);
+      ScrapePage page(books, budget, kSeriesLimit, filter);
       const std::string text(
           page.Answer({.path = "/metrics", .accept = "", .accept_encoding = ""}).bytes());
       EXPECT_EQ(cardinality.classic_series, SampleLines(text));
@@ -63,10 +63,10 @@ TEST(CardinalityTest, SeriesAreTheSampleLinesOfThePage) {
 }
 
 TEST(CardinalityTest, CountsOnePartOfTheMetrics) {
-  const auto snapshot = NodeOfShape(kSmall);
-  SnapshotSource snapshots([&] { return snapshot; });
+  const auto book = AssumedBook(NodeOfShape(kSmall));
+  BookSource books([&] { return book; });
   AnswerBudget budget;
-  ScrapePage page(snapshots, budget);
+  ScrapePage page(books, budget);
   size_t sum = 0;
   for (const auto& [name, collect] : {std::pair<std::string, Collect>{"alerts", Collect::kAlerts},
                                       {"detail", Collect::kDetail}}) {
@@ -75,15 +75,15 @@ TEST(CardinalityTest, CountsOnePartOfTheMetrics) {
                                         .accept_encoding = "",
                                         .query = {{"collect[]", name}}})
                                .bytes());
-    const size_t series = CardinalityOf(snapshot, {}, collect).classic_series;
+    const size_t series = CardinalityOf(book, {}, collect).classic_series;
     EXPECT_EQ(series, SampleLines(text)) << name;
     sum += series;
   }
-  EXPECT_EQ(sum, CardinalityOf(snapshot, {}).classic_series);
+  EXPECT_EQ(sum, CardinalityOf(book, {}).classic_series);
 }
 
 TEST(CardinalityTest, BytesOfFamiliesAddUpToTheScrapeBody) {
-  const Cardinality cardinality = CardinalityOf(NodeOfShape(kSmall), {});
+  const Cardinality cardinality = CardinalityOf(AssumedBook(NodeOfShape(kSmall)), {});
   const std::string_view end = "# EOF\n";
   for (const Format format : {Format::kText, Format::kOpenMetrics, Format::kProtobuf}) {
     size_t bytes = format == Format::kOpenMetrics ? end.size() : 0;
@@ -97,8 +97,8 @@ TEST(CardinalityTest, BytesOfFamiliesAddUpToTheScrapeBody) {
 }
 
 TEST(CardinalityTest, ANativeHistogramIsOneSeriesUnlessOff) {
-  const auto snapshot = NodeOfShape(kSmall);
-  const Cardinality both = CardinalityOf(snapshot, {});
+  const auto book = AssumedBook(NodeOfShape(kSmall));
+  const Cardinality both = CardinalityOf(book, {});
   constexpr size_t kSamplesOfAHistogram = 13;  // ten bounds, infinity, sum, count
   for (const FamilyCost& family : both.families) {
     const auto row = std::ranges::find(kMetrics, family.name, &MetricRow::name);
@@ -109,7 +109,7 @@ TEST(CardinalityTest, ANativeHistogramIsOneSeriesUnlessOff) {
   }
   MetricFilter classic_only;
   classic_only.SetNativeSchema("off");
-  const Cardinality classic = CardinalityOf(snapshot, classic_only);
+  const Cardinality classic = CardinalityOf(book, classic_only);
   EXPECT_EQ(classic.native_series, classic.classic_series);
   EXPECT_EQ(classic.classic_series, both.classic_series);
   EXPECT_LT(classic.bodies[static_cast<size_t>(Format::kProtobuf)].bytes,
@@ -117,22 +117,23 @@ TEST(CardinalityTest, ANativeHistogramIsOneSeriesUnlessOff) {
 }
 
 TEST(CardinalityTest, TheTableSaysWhatSavesMostAndWhatTheRulesMiss) {
-  const auto snapshot = NodeOfShape(kSmall);
-  const std::string text = CardinalityText(snapshot, {});
+  const auto book = AssumedBook(NodeOfShape(kSmall));
+  const std::string text = CardinalityText(book, {});
   EXPECT_THAT(text, HasSubstr("2 processes, 6 communicators in total\n"));
   EXPECT_THAT(text, HasSubstr("--metrics.disable=histograms"));
   EXPECT_THAT(text, HasSubstr("above it are lost detail 0, folded 0, left_out 0, new 0\n"));
   EXPECT_THAT(text, HasSubstr("\nthe shipped rules have everything that they need\n"));
-  EXPECT_THAT(CardinalityText(snapshot, WithoutHistograms()),
+  EXPECT_THAT(CardinalityText(book, WithoutHistograms()),
               Not(HasSubstr("--metrics.disable=histograms")));
   MetricFilter filter;
   filter.DropLabel("size");
-  EXPECT_THAT(CardinalityText(snapshot, filter),
+  EXPECT_THAT(CardinalityText(book, filter),
               HasSubstr("\nleft out, but needed by the shipped rules: size\n"));
 }
 
 TEST(CardinalityTest, ANodeBeyondTheCapSaysSo) {
-  const Cardinality cardinality = CardinalityOf(NodeOfShape({.ranks = 8, .communicators = 60}), {});
+  const Cardinality cardinality =
+      CardinalityOf(AssumedBook(NodeOfShape({.ranks = 8, .communicators = 60})), {});
   EXPECT_LE(cardinality.classic_series, size_t{kSeriesLimit} + 200)
       << "the daemon's own are not capped";
   EXPECT_GT(cardinality.drops.Of(SeriesLoss::kDetail), 10000u);

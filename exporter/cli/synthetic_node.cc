@@ -79,23 +79,14 @@ collector::CommunicatorSnapshot BusyCommunicator(const NodeShape& shape, int num
   return communicator;
 }
 
-// Of all operations of a size, by those that are timed.
-uint64_t BusyOfAll(const collector::SizeClassSnapshot& counts) {
-  if (counts.timed_operations == 0) return 0;
-  return static_cast<uint64_t>(static_cast<double>(counts.busy_ns) *
-                               static_cast<double>(counts.operations) /
-                               static_cast<double>(counts.timed_operations));
-}
-
 // As if a step had one operation of each kind.
-collector::DerivedCounts DerivedOf(const collector::CommunicatorSnapshot& communicator,
-                                   bool counts_for_node) {
+RankCounts AssumedCounts(const collector::CommunicatorSnapshot& communicator,
+                         bool counts_for_node) {
   constexpr uint64_t kLargeBytes = 16 << 20;
   const auto ranks = static_cast<uint32_t>(communicator.ranks);
-  collector::DerivedCounts derived;
-  derived.since_realtime_ns = communicator.created_realtime_ns;
+  RankCounts assumed;
   if (counts_for_node) {
-    collector::NodeCounts& node = derived.node.emplace();
+    NodeCounts& node = assumed.node.emplace();
     node.is_lowest = true;
     node.progress = 0;
     node.since_realtime_ns = communicator.created_realtime_ns;
@@ -108,41 +99,43 @@ collector::DerivedCounts DerivedOf(const collector::CommunicatorSnapshot& commun
     for (size_t size = 0; size < sizes.size(); ++size) {
       const collector::SizeClassSnapshot& counts = sizes[size];
       if (!counts.IsUsed()) continue;
-      const collector::OperationKind kind{.function = function, .size_class = size};
-      const uint64_t busy_ns = BusyOfAll(counts);
-      derived.kernel_ns[static_cast<size_t>(collector::TrafficOf(function))] += busy_ns;
+      const OperationKind kind{.function = function, .size_class = size};
+      assumed.kernel_ns[static_cast<size_t>(collector::TrafficOf(function))] += counts.busy_ns;
       if (TraitsOf(function).is_point_to_point) continue;
       if (communicator.nodes > 1) {
-        if (!derived.steps)
-          derived.steps = {.steps = counts.operations,
+        if (!assumed.steps)
+          assumed.steps = {.steps = counts.operations,
                            .waits_ns = {},
                            .since_realtime_ns = communicator.created_realtime_ns};
-        if (derived.steps->waits_ns.size() < collector::kMostStepWaits)
-          derived.steps->waits_ns[kind] = busy_ns;
+        if (assumed.steps->waits_ns.size() < kMostStepWaits)
+          assumed.steps->waits_ns[kind] = counts.busy_ns;
       }
       const double bus_bytes = BusBytes(function, counts.timed_bytes, ranks);
-      if (derived.node && derived.node->large.empty() && bus_bytes > 0 &&
+      if (assumed.node && assumed.node->large.empty() && bus_bytes > 0 &&
           kSizeClassBounds[size] >= kLargeBytes)
-        derived.node->large[kind] = {.timed_operations = counts.timed_operations,
+        assumed.node->large[kind] = {.timed_operations = counts.timed_operations,
                                      .bus_bytes = static_cast<uint64_t>(bus_bytes),
                                      .busy_ns = counts.busy_ns};
     }
   }
-  return derived;
+  return assumed;
 }
 
 }  // namespace
 
-void AssumeDerived(collector::NodeSnapshot& node) {
+std::shared_ptr<const Book> AssumedBook(std::shared_ptr<const collector::NodeSnapshot> node) {
+  const auto book = std::make_shared<Book>(std::move(node));
   std::set<collector::CommunicatorKey> counted;
-  for (collector::ProcessSnapshot& process : node.processes) {
-    collector::DerivedProcessCounts& sum = process.derived.emplace();
+  for (size_t i = 0; i < book->rows.size(); ++i) {
+    const collector::ProcessSnapshot& process = book->node->processes[i];
+    ProcessCounts& sum = book->rows[i].counts.emplace();
     sum.since_realtime_ns = process.start_realtime_ns;
-    for (collector::CommunicatorSnapshot& communicator : process.communicators) {
+    for (size_t j = 0; j < process.communicators.size(); ++j) {
+      const collector::CommunicatorSnapshot& communicator = process.communicators[j];
       const bool is_first = counted.insert(CommunicatorKeyOf(process, communicator)).second;
-      communicator.derived = DerivedOf(communicator, is_first);
-      communicator.derived->is_quiet = process.IsHalted();
-      for (const uint64_t kernel_ns : communicator.derived->kernel_ns) {
+      RankCounts& counts = book->rows[i].ranks[j].emplace(AssumedCounts(communicator, is_first));
+      counts.is_quiet = process.IsHalted();
+      for (const uint64_t kernel_ns : counts.kernel_ns) {
         if (kernel_ns != 0) sum.kernel_ns = sum.kernel_ns.value_or(0) + kernel_ns;
       }
       for (const Function function : {Function::kSend, Function::kRecv}) {
@@ -154,6 +147,7 @@ void AssumeDerived(collector::NodeSnapshot& node) {
       }
     }
   }
+  return book;
 }
 
 collector::CommunicatorSnapshot EmptyCommunicator(uint64_t id, uint64_t rank) {
@@ -241,7 +235,6 @@ std::shared_ptr<const collector::NodeSnapshot> NodeOfShape(const NodeShape& shap
     snapshot->processes.push_back(std::move(process));
   }
   snapshot->segments.live = static_cast<uint64_t>(shape.ranks);
-  AssumeDerived(*snapshot);
   return snapshot;
 }
 

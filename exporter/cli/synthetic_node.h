@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "collector/node_snapshot.h"
+#include "exporter/ledger/book.h"
 
 namespace nccl_exporter::exporter {
 
@@ -32,9 +33,9 @@ collector::CommunicatorSnapshot EmptyCommunicator(uint64_t id, uint64_t rank);
 void AddOperation(collector::CommunicatorSnapshot& communicator, Function function, uint64_t bytes,
                   uint64_t duration_ns, uint64_t times = 1);
 
-// Fills the derived counts with what a daemon might have after a while, from the totals of this one
-// snapshot: for those who count series. All collectives and sizes count as regular.
-void AssumeDerived(collector::NodeSnapshot& node);
+// A book that a daemon might have after a while, from the totals of this one snapshot, to count
+// series. All collectives and sizes count as regular.
+std::shared_ptr<const Book> AssumedBook(std::shared_ptr<const collector::NodeSnapshot> node);
 
 // A live process without identity variables. The PID is its file as well: processes with the same
 // one are the same segment.

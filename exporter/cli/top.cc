@@ -27,23 +27,24 @@ int64_t MonotonicNs() {
 
 }  // namespace
 
-std::string TopOnce(const TopSnapshots& snapshots, const AskDaemon& daemon, TopSort sort,
+std::string TopOnce(const TopBooks& books, const AskDaemon& daemon, TopSort sort,
                     const Thresholds& thresholds, bool is_json) {
   NodeHistory history;
-  const auto first = snapshots();
+  const auto first = books();
   history.Record(*first, MonotonicNs());
   std::this_thread::sleep_for(kTopInterval);
-  const auto node = snapshots();
-  history.Record(*node, MonotonicNs());
+  const auto second = books();
+  history.Record(*second, MonotonicNs());
+  const std::shared_ptr<const collector::NodeSnapshot> node = second->node;
   const ShownJudgement shown =
-      Shown(daemon(), NodeJudge(thresholds).Judge(*node), first->taken_realtime_ns);
+      Shown(daemon(), NodeJudge(thresholds).Judge(*node), first->node->taken_realtime_ns);
   if (is_json) return TopJson(*node, history, shown, sort);
   const TopView view{.sort = sort, .judged = shown.Line(node->taken_realtime_ns)};
   return TopScreen(*node, history, shown.judgement, view).text +
          (shown.is_of_daemon ? "" : kOnceLine);
 }
 
-void ShowTop(const TopSnapshots& snapshots, const AskDaemon& daemon, TopSort sort,
+void ShowTop(const TopBooks& books, const AskDaemon& daemon, TopSort sort,
              const Thresholds& thresholds, Terminal& terminal) {
   DaemonWatch of_daemon(daemon);
   // The judge has the daemon's history, so that it finds the same; the tables have one of seconds.
@@ -56,9 +57,10 @@ void ShowTop(const TopSnapshots& snapshots, const AskDaemon& daemon, TopSort sor
   SteadyClock::time_point next = SteadyClock::now();
   for (bool goes_on = true; goes_on;) {
     if (node == nullptr || (SteadyClock::now() >= next && !view.is_paused)) {
-      node = snapshots();
-      history.Record(*node, MonotonicNs());
-      judge.Record(*node, MonotonicNs());
+      const std::shared_ptr<const Book> book = books();
+      history.Record(*book, MonotonicNs());
+      judge.Record(*book, MonotonicNs());
+      node = book->node;
       if (since_ns == 0) since_ns = node->taken_realtime_ns;
       shown = Shown(of_daemon.Latest(), judge.Judge(*node), since_ns);
       view.judged = shown.Line(node->taken_realtime_ns);

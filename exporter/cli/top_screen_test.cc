@@ -50,7 +50,7 @@ class TopScreenTest : public testing::Test {
                                      .last = rank == 3 ? step * 10 : 0,
                                      .lateness_ns = rank == 3 ? step * kSecondNs / 10 : 0};
       }
-      history_.Record(node_, node_.taken_realtime_ns);
+      history_.Record(BookOf(node_), node_.taken_realtime_ns);
     }
     Rank(2).in_flight = {{.function = Function::kAllReduce,
                           .sequence = 9,
@@ -97,7 +97,7 @@ TEST_F(TopScreenTest, TheBandwidthIsThatOfTheRankThatWaitsForNobody) {
   node_.taken_realtime_ns += 10 * kSecondNs;
   for (uint64_t rank = 0; rank < 4; ++rank)
     AddOperation(Rank(rank), Function::kAllReduce, 1 << 20, rank == 3 ? 2000000 : 400000000);
-  history_.Record(node_, node_.taken_realtime_ns);
+  history_.Record(BookOf(node_), node_.taken_realtime_ns);
   EXPECT_THAT(Text({}), testing::ContainsRegex("dp +AllReduce .* 300.50 ms +918 MB/s "));
 }
 
@@ -277,7 +277,7 @@ TEST_F(TopScreenTest, DetailsSayWhatNetworkOperationsWaitFor) {
   Rank(0).network = {{.directions = {{{.wait_ns = {120, 30, 850, 0}, .operations = 96},
                                       {.wait_ns = {100, 100, 700, 100}, .operations = 1}}}}};
   node_.taken_realtime_ns += kSecondNs;
-  history_.Record(node_, node_.taken_realtime_ns);
+  history_.Record(BookOf(node_), node_.taken_realtime_ns);
   EXPECT_THAT(details(), testing::HasSubstr("sends wait     own GPU 12 %, receiver 3 %, network 85 "
                                             "% of 96 timed operations in 3 s"));
   EXPECT_THAT(details(), testing::HasSubstr("receives wait  own GPU 20 %, sender or network 70 %, "

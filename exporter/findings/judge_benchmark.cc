@@ -84,7 +84,7 @@ struct Followed {
   }
   void Record() {
     Pass(node);
-    judge.Record(node, node.taken_realtime_ns);
+    judge.Record(BookOf(node), node.taken_realtime_ns);
   }
 
   collector::NodeSnapshot node;

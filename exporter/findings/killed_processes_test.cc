@@ -135,12 +135,12 @@ TEST_F(KilledProcessesTest, AHungJobThatEndsProcessByProcessIsNoWarning) {
     return Severity::kInfo;
   };
   int64_t now_ns = 0;
-  judge.Record(job_.node, now_ns);
+  judge.Record(BookOf(job_.node), now_ns);
   for (size_t process = 0; process < 3; ++process) Kill(process);
   EXPECT_EQ(severity(), Severity::kInfo);
   for (int step = 1; step <= 3; ++step) {
     EXPECT_EQ(severity(), Severity::kInfo) << step;
-    judge.Record(job_.node, now_ns += 5 * kSecond);
+    judge.Record(BookOf(job_.node), now_ns += 5 * kSecond);
   }
   EXPECT_EQ(severity(), Severity::kWarning) << "it does not end";
 }

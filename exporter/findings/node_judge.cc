@@ -70,13 +70,14 @@ uint64_t TakeTurns(std::vector<Finding>& findings) {
 
 }  // namespace
 
-void NodeJudge::Record(const collector::NodeSnapshot& node, int64_t monotonic_ns) {
+void NodeJudge::Record(const Book& book, int64_t monotonic_ns) {
+  const collector::NodeSnapshot& node = *book.node;
   if (recorded_ns_ && static_cast<double>(monotonic_ns - *recorded_ns_) <
                           kLeastOfStep * static_cast<double>(times_.step.count()))
     return;
   recorded_ns_ = monotonic_ns;
   // The others read the step that the history takes here.
-  history_.Record(node, monotonic_ns);
+  history_.Record(book, monotonic_ns);
   hangs_.Record(node);
   late_ranks_.Record(node, history_, monotonic_ns);
   bandwidth_past_.Record(history_, node.taken_realtime_ns, monotonic_ns);
@@ -103,14 +104,14 @@ std::set<collector::FileKey> NodeJudge::JustEnded(const collector::NodeSnapshot&
 
 Judgement NodeJudge::Judge(const collector::NodeSnapshot& node) const {
   const std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
-  Judgement judgement{.findings = hangs_.Findings(node),
-                      .communicators = communicators.size(),
-                      .across_nodes = static_cast<uint64_t>(
-                          std::ranges::count_if(communicators, SpansNodes)),
-                      .compared_operations = history_.ComparedOperations(),
-                      .learning_seconds = late_ranks_.LearningSeconds(),
-                      .not_remembered = history_.left_out() + hangs_.memory().forgotten() +
-                                        bandwidth_past_.left_out()};
+  Judgement judgement{
+      .findings = hangs_.Findings(node),
+      .communicators = communicators.size(),
+      .across_nodes = static_cast<uint64_t>(std::ranges::count_if(communicators, SpansNodes)),
+      .compared_operations = history_.ComparedOperations(),
+      .learning_seconds = late_ranks_.LearningSeconds(),
+      .not_remembered =
+          history_.left_out() + hangs_.memory().forgotten() + bandwidth_past_.left_out()};
   for (size_t step = 0; step < history_.steps(); ++step)
     judgement.seconds += history_.Seconds(step);
 

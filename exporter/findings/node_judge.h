@@ -13,10 +13,11 @@
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
 #include "exporter/findings/hangs.h"
-#include "exporter/findings/thresholds.h"
 #include "exporter/findings/late/bandwidth_past.h"
 #include "exporter/findings/late_ranks.h"
 #include "exporter/findings/losses/lost_operations.h"
+#include "exporter/findings/thresholds.h"
+#include "exporter/ledger/book.h"
 #include "exporter/ledger/node_history.h"
 
 namespace nccl_exporter::exporter {
@@ -54,7 +55,7 @@ class NodeJudge {
   // A step of the history. `monotonic_ns` says when, on a clock that nobody sets. A snapshot that
   // comes sooner than Thresholds::step after the one before is not taken, so that the history
   // of a caller with more snapshots is as long.
-  void Record(const collector::NodeSnapshot& node, int64_t monotonic_ns);
+  void Record(const Book& book, int64_t monotonic_ns);
 
   // `node` may be newer than what was recorded last: ages and states are its own, rates those of
   // the history. Without a Record(), hangs and what needs no history are found.

@@ -76,7 +76,7 @@ TEST(NodeJudgeTest, ASnapshotEachSecondGivesTheSameFindingsAsOneEachStep) {
     AddOperation(node.processes.front().communicators.front(), Function::kAllReduce, 64, 0);
     ++node.processes.front().losses[static_cast<size_t>(Loss::kInFlightFull)];
     node.taken_realtime_ns += kSecond;
-    judge.Record(node, node.taken_realtime_ns);
+    judge.Record(BookOf(node), node.taken_realtime_ns);
   }
   const Judgement judgement = judge.Judge(node);
   ASSERT_EQ(judgement.findings.size(), 1u);

@@ -11,9 +11,8 @@
 
 namespace nccl_exporter::exporter {
 
-NodeWatch::NodeWatch(SnapshotSource& snapshots, const Thresholds& thresholds,
-                     OnJudgement on_judgement)
-    : snapshots_(snapshots),
+NodeWatch::NodeWatch(BookSource& books, const Thresholds& thresholds, OnJudgement on_judgement)
+    : books_(books),
       on_judgement_(std::move(on_judgement)),
       step_(thresholds.step),
       judge_(std::make_shared<const NodeJudge>(thresholds)),
@@ -53,16 +52,16 @@ void NodeWatch::Run() {
 }
 
 void NodeWatch::Record() {
-  const std::shared_ptr<const collector::NodeSnapshot> node = snapshots_.Take();
+  const std::shared_ptr<const Book> book = books_.Take();
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   // Only this thread replaces judge_, so it may read it without the lock.
   const auto judge = std::make_shared<NodeJudge>(*judge_);
-  judge->Record(*node, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  judge->Record(*book, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
   {
     const std::lock_guard lock(mutex_);
     judge_ = judge;
   }
-  on_judgement_(judge->Judge(*node));
+  on_judgement_(judge->Judge(*book->node));
 }
 
 }  // namespace nccl_exporter::exporter

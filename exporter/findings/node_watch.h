@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "exporter/findings/node_judge.h"
-#include "exporter/ledger/snapshot_source.h"
+#include "exporter/ledger/book_source.h"
 
 namespace nccl_exporter::exporter {
 
@@ -20,10 +20,10 @@ class NodeWatch {
   using OnJudgement = std::function<void(const Judgement&)>;
 
   // Begins at once. A snapshot that fails is logged, and leaves its step out: the judge stays that
-  // of the step before. `snapshots` outlives this object. `on_judgement` gets the judgement of each
+  // of the step before. `books` outlives this object. `on_judgement` gets the judgement of each
   // step, on the thread of this object.
   explicit NodeWatch(
-      SnapshotSource& snapshots, const Thresholds& thresholds = {},
+      BookSource& books, const Thresholds& thresholds = {},
       OnJudgement on_judgement = [](const Judgement&) {});
   // Waits for the step that is under way.
   ~NodeWatch();
@@ -38,7 +38,7 @@ class NodeWatch {
   void Run();
   void Record();
 
-  SnapshotSource& snapshots_;
+  BookSource& books_;
   const OnJudgement on_judgement_;
   mutable std::mutex mutex_;  // guards the pointer judge_, and is_stopping_
   std::condition_variable stop_;

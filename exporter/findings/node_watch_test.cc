@@ -12,15 +12,20 @@
 #include <sstream>
 #include <thread>
 
-#include "exporter/ledger/snapshot_source.h"
+#include "exporter/ledger/book_source.h"
 
 namespace nccl_exporter::exporter {
 namespace {
 
-std::shared_ptr<const collector::NodeSnapshot> NodeWithLiveSegments(uint64_t live) {
+std::shared_ptr<const Book> BookOf(collector::NodeSnapshot node) {
+  return std::make_shared<const Book>(
+      std::make_shared<const collector::NodeSnapshot>(std::move(node)));
+}
+
+std::shared_ptr<const Book> NodeWithLiveSegments(uint64_t live) {
   collector::NodeSnapshot node;
   node.segments.live = live;
-  return std::make_shared<const collector::NodeSnapshot>(std::move(node));
+  return BookOf(std::move(node));
 }
 
 // Regression: changes were logged at scrapes alone, not at the snapshots of the history and the
@@ -30,7 +35,7 @@ TEST(NodeWatchTest, LogsWhatChangesWhoeverTakesTheSnapshot) {
   const auto before = spdlog::default_logger();
   spdlog::set_default_logger(std::make_shared<spdlog::logger>(
       "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(lines)));
-  SnapshotSource source([] { return NodeWithLiveSegments(3); });
+  BookSource source([] { return NodeWithLiveSegments(3); });
   {
     const NodeWatch watch(source);
     while (!source.is_ready()) std::this_thread::yield();  // a test that hangs has failed
@@ -42,7 +47,7 @@ TEST(NodeWatchTest, LogsWhatChangesWhoeverTakesTheSnapshot) {
 // Regression: whoever read the judge, to judge or to write an answer, held up the history.
 TEST(NodeWatchTest, GoesOnWhileTheJudgeIsRead) {
   std::atomic<int> taken = 0;
-  SnapshotSource source([&] {
+  BookSource source([&] {
     ++taken;
     return NodeWithLiveSegments(3);
   });
@@ -63,11 +68,11 @@ TEST(NodeWatchTest, GoesOnWhileTheJudgeIsRead) {
 
 TEST(NodeWatchTest, GivesTheJudgementOfEachStep) {
   std::atomic<bool> is_damaged = true;
-  SnapshotSource source([&] {
+  BookSource source([&] {
     collector::NodeSnapshot node;
     node.segment_troubles.resize(1);
     node.segment_troubles[0].present = is_damaged ? 1 : 0;
-    return std::make_shared<const collector::NodeSnapshot>(std::move(node));
+    return BookOf(std::move(node));
   });
   std::atomic<size_t> findings = 0;
   const Thresholds kStepsOfFiveMilliseconds = Thresholds().Scaled(1000);

@@ -25,8 +25,7 @@ bool IsLarge(const OperationKey& key, uint64_t ranks) {
 }
 
 // Of this interval; nothing was timed where a count is 0.
-collector::LargeCounts NewCounts(const OperationKey& key, const OperationTimes& times,
-                                 uint64_t ranks) {
+LargeCounts NewCounts(const OperationKey& key, const OperationTimes& times, uint64_t ranks) {
   const TimedCounts more = times.InThisInterval();
   const double bus_bytes = std::nearbyint(BusBytesOf(key, more.bytes, ranks));
   if (!(bus_bytes < static_cast<double>(kMost))) return {};
@@ -35,11 +34,11 @@ collector::LargeCounts NewCounts(const OperationKey& key, const OperationTimes& 
           .busy_ns = more.busy_ns};
 }
 
-bool IsTimed(const collector::LargeCounts& counts) {
+bool IsTimed(const LargeCounts& counts) {
   return counts.timed_operations != 0 && counts.bus_bytes != 0 && counts.busy_ns != 0;
 }
 
-bool IsFaster(const collector::LargeCounts& a, const collector::LargeCounts& b) {
+bool IsFaster(const LargeCounts& a, const LargeCounts& b) {
   return static_cast<double>(a.bus_bytes) * static_cast<double>(b.busy_ns) >
          static_cast<double>(b.bus_bytes) * static_cast<double>(a.busy_ns);
 }
@@ -55,15 +54,15 @@ void NodeCounter::CountProgress(uint64_t more) {
 
 void NodeCounter::CountLarge(std::span<const TimesByOperation* const> local, uint64_t ranks) {
   if (!Choose(local, ranks)) return;
-  collector::LargeCounts fastest;
+  LargeCounts fastest;
   for (const TimesByOperation* const operations : local) {
     const auto found = operations->find(choice_);
     if (found == operations->end()) continue;
-    const collector::LargeCounts one = NewCounts(choice_, found->second, ranks);
+    const LargeCounts one = NewCounts(choice_, found->second, ranks);
     if (IsTimed(one) && (!IsTimed(fastest) || IsFaster(one, fastest))) fastest = one;
   }
   if (!IsTimed(fastest)) return;
-  collector::LargeCounts& sum = large_[choice_];
+  LargeCounts& sum = large_[choice_];
   if (Fits(sum.timed_operations, fastest.timed_operations) &&
       Fits(sum.bus_bytes, fastest.bus_bytes) && Fits(sum.busy_ns, fastest.busy_ns))
     sum += fastest;
@@ -102,14 +101,13 @@ bool NodeCounter::Choose(std::span<const TimesByOperation* const> local, uint64_
   return has_choice_ = true;
 }
 
-collector::NodeCounts NodeCounter::Counts() const {
-  collector::NodeCounts counts;
+NodeCounts NodeCounter::Counts() const {
+  NodeCounts counts;
   if (has_compared_) counts.compared = compared_;
   if (has_progress_) counts.progress = progress_;
   if (has_network_) counts.network = network_;
   for (const auto& [key, sum] : large_)
-    counts.large.emplace(collector::OperationKind{static_cast<Function>(key.first), key.second},
-                         sum);
+    counts.large.emplace(OperationKind{static_cast<Function>(key.first), key.second}, sum);
   return counts;
 }
 

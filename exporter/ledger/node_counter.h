@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NodeCounter, what a rank has counted for all ranks of its communicator on this node while it was
-// the lowest of them (collector::NodeCounts). For one thread at a time. Sums that 62 bits do not
+// the lowest of them (NodeCounts). For one thread at a time. Sums that 62 bits do not
 // hold take a forged segment, and are not counted. Bus bytes of a whole node come so far in months:
 // then the sums of a direction begin at 0 again, which rate() takes for a start.
 //
@@ -16,6 +16,7 @@
 #include <span>
 
 #include "collector/node_snapshot.h"
+#include "exporter/ledger/book.h"
 #include "exporter/ledger/operation_times.h"
 
 namespace nccl_exporter::exporter {
@@ -52,7 +53,7 @@ class NodeCounter {
     return has_compared_ || has_progress_ || !large_.empty() || has_network_;
   }
   // Without `is_lowest` and `since_realtime_ns`.
-  collector::NodeCounts Counts() const;
+  NodeCounts Counts() const;
 
  private:
   // Whether there is one to count.
@@ -66,7 +67,7 @@ class NodeCounter {
   collector::NetworkBusBytes network_;
   bool has_choice_ = false;
   OperationKey choice_;
-  std::map<OperationKey, collector::LargeCounts> large_;
+  std::map<OperationKey, LargeCounts> large_;
 };
 
 }  // namespace nccl_exporter::exporter

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
 #include <utility>
@@ -16,10 +17,6 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-using collector::LargeCounts;
-using collector::NodeCounts;
-using collector::OperationKind;
-
 constexpr uint64_t kMib = 1 << 20;
 constexpr uint64_t kLarge = 32 * kMib;
 constexpr OperationKind kAllReduceKind{.function = Function::kAllReduce, .size_class = 4};
@@ -29,7 +26,7 @@ constexpr uint64_t kBusBytes = kLarge * 2 * 7 / 8;  // of eight ranks
 class Ranks {
  public:
   explicit Ranks(uint64_t ranks) {
-    counters.Advance(node_, now);
+    Enter({});
     for (uint64_t rank = 0; rank < ranks; ++rank) {
       collector::ProcessSnapshot process = EmptyProcess(100 + rank);
       process.start_realtime_ns = now.realtime_ns;
@@ -61,33 +58,42 @@ class Ranks {
     const auto ns = static_cast<int64_t>(seconds * static_cast<double>(kSecondNs));
     now.monotonic_ns += ns;
     now.realtime_ns += ns;
-    node_.processes.clear();
+    collector::NodeSnapshot node;
     for (size_t rank = 0; rank < all_.size(); ++rank) {
-      all_[rank].communicators.front().derived.reset();
-      if (is_present[rank]) node_.processes.push_back(all_[rank]);
+      if (is_present[rank]) node.processes.push_back(all_[rank]);
     }
-    counters.Advance(node_, now);
-    for (const collector::ProcessSnapshot& seen : node_.processes)
-      all_[seen.pid - 100].communicators.front().derived = seen.communicators.front().derived;
+    Enter(std::move(node));
   }
 
+  // Null where the rank was not in the latest snapshot.
+  const RankCounts* CountsOf(uint64_t rank) const {
+    for (const collector::ProcessSnapshot& process : book_->node->processes) {
+      if (process.pid == 100 + rank) return book_->Of(process, process.communicators.front());
+    }
+    return nullptr;
+  }
   const std::optional<NodeCounts>& Node(uint64_t rank) {
     static const std::optional<NodeCounts> kNone;
-    return comm(rank).derived ? comm(rank).derived->node : kNone;
+    const RankCounts* const counts = CountsOf(rank);
+    return counts != nullptr ? counts->node : kNone;
   }
   LargeCounts Large(uint64_t rank, OperationKind kind = kAllReduceKind) {
     const auto& node = Node(rank);
     return node && node->large.contains(kind) ? node->large.at(kind) : LargeCounts{};
   }
-  bool IsQuiet(uint64_t rank) { return comm(rank).derived->is_quiet; }
+  bool IsQuiet(uint64_t rank) { return CountsOf(rank)->is_quiet; }
 
-  DerivedCounters counters;
-  DerivedMoment now{.monotonic_ns = 1000 * kSecondNs, .realtime_ns = 1'700'000'000 * kSecondNs};
+  Ledger ledger;
+  Moment now{.monotonic_ns = 1000 * kSecondNs, .realtime_ns = 1'700'000'000 * kSecondNs};
   std::vector<bool> is_present;
 
  private:
+  void Enter(collector::NodeSnapshot node) {
+    book_ = ledger.Enter(std::make_shared<const collector::NodeSnapshot>(std::move(node)), now);
+  }
+
   std::vector<collector::ProcessSnapshot> all_;
-  collector::NodeSnapshot node_;
+  std::shared_ptr<const Book> book_;
 };
 
 LargeCounts Counts(uint64_t operations, uint64_t ns) {
@@ -312,7 +318,7 @@ TEST(NodeCountsTest, AfterARestartStartAtZero) {
   Ranks ranks(2);
   ranks.Do(0, 1000);
   ranks.Pass(3600);
-  ranks.counters = DerivedCounters();
+  ranks.ledger = Ledger();
   ranks.Pass();
   EXPECT_TRUE(ranks.Node(0)->large.empty());
   EXPECT_EQ(ranks.Node(0)->since_realtime_ns, ranks.now.realtime_ns);
@@ -427,11 +433,11 @@ TEST(Progress, CountsEachChangeOnce) {
   communicator.in_flight = {{.function = Function::kReduce, .start_realtime_ns = 5}};
   communicator.completion_is_known = false;
   ranks.Pass();
-  EXPECT_EQ(ranks.comm(0).derived->progress, 18u) << "completions cannot be seen";
+  EXPECT_EQ(ranks.CountsOf(0)->progress, 18u) << "completions cannot be seen";
   EXPECT_EQ(Progress(ranks, 0), 18u);
   communicator.completion_is_known = true;
   ranks.Pass();
-  EXPECT_EQ(ranks.comm(0).derived->progress, 17u);
+  EXPECT_EQ(ranks.CountsOf(0)->progress, 17u);
   EXPECT_EQ(Progress(ranks, 0), 19u);
   ranks.Pass();
   EXPECT_EQ(Progress(ranks, 0), 19u);
@@ -439,7 +445,7 @@ TEST(Progress, CountsEachChangeOnce) {
   communicator.completion_is_known = false;
   communicator.is_closed = true;
   ranks.Pass();
-  EXPECT_EQ(ranks.comm(0).derived->progress, 17u);
+  EXPECT_EQ(ranks.CountsOf(0)->progress, 17u);
 }
 
 TEST(Progress, OfSendsAndReceivesIsCountedToo) {
@@ -491,7 +497,7 @@ TEST(Quiet, IsACommunicatorOfAHaltedProcessAtOnce) {
 
 TEST(Quiet, TimesAreScaledAsTheOthers) {
   Ranks ranks(1);
-  ranks.counters = DerivedCounters(DerivedTimes().Scaled(5));
+  ranks.ledger = Ledger(LedgerTimes().Scaled(5));
   ranks.Do(0, 1000);
   ranks.Pass(0.9);
   EXPECT_FALSE(ranks.IsQuiet(0));

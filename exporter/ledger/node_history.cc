@@ -68,6 +68,15 @@ void AddTraffic(const collector::FunctionSnapshot& before, const collector::Func
   }
 }
 
+// As PromQL's rate() reads the series: the first value of a count is no increase.
+void AddSteps(const StepCounts& before, const StepCounts& now, RankDelta& rank) {
+  rank.steps = Grown(before.steps, now.steps);
+  for (const auto& [kind, wait_ns] : now.waits_ns) {
+    const auto old = before.waits_ns.find(kind);
+    if (old != before.waits_ns.end()) rank.step_waits_ns[kind] = Grown(old->second, wait_ns);
+  }
+}
+
 collector::NetworkCounts Difference(const collector::NetworkCounts& before,
                                     const collector::NetworkCounts& now) {
   collector::NetworkCounts grown;
@@ -128,15 +137,12 @@ double ActivityDelta::BusBandwidth() const {
   return bus_bytes / (static_cast<double>(busy_ns) / 1e9);
 }
 
-double TrafficDelta::MeanSeconds() const {
-  if (timed_operations == 0) return std::numeric_limits<double>::quiet_NaN();
-  return static_cast<double>(busy_ns) / 1e9 / static_cast<double>(timed_operations);
-}
-
 RankDelta& RankDelta::operator+=(const RankDelta& more) {
   arrivals += more.arrivals;
   network += more.network;
   network_bus_bytes += more.network_bus_bytes;
+  steps += more.steps;
+  for (const auto& [kind, wait_ns] : more.step_waits_ns) step_waits_ns[kind] += wait_ns;
   for (const TrafficDelta& delta : more.traffic) {
     const auto found = std::ranges::find_if(traffic, [&](const TrafficDelta& here) {
       return here.function == delta.function && here.size_class == delta.size_class;
@@ -154,7 +160,8 @@ RankDelta& RankDelta::operator+=(const RankDelta& more) {
   return *this;
 }
 
-void NodeHistory::Record(const collector::NodeSnapshot& node, int64_t monotonic_ns) {
+void NodeHistory::Record(const Book& book, int64_t monotonic_ns) {
+  const collector::NodeSnapshot& node = *book.node;
   const auto step = std::make_shared<Step>();
   step->end_realtime_ns = node.taken_realtime_ns;
   step->seconds = static_cast<double>(monotonic_ns - before_monotonic_ns_) / 1e9;
@@ -169,6 +176,8 @@ void NodeHistory::Record(const collector::NodeSnapshot& node, int64_t monotonic_
       counts.arrivals = here.arrivals.value_or(collector::ArrivalCounts{});
       counts.network = here.network.value_or(collector::NetworkCounts{});
       counts.network_bus_bytes = here.network_bus_bytes.value_or(collector::NetworkBusBytes{});
+      if (const RankCounts* const of_book = book.Of(*rank.process, here))
+        counts.steps = of_book->steps;
       const auto before = before_->find(place);
       const bool is_first = before == before_->end();
       if (!has_before_ || (is_first && !IsNew(here.created_realtime_ns))) continue;
@@ -217,6 +226,7 @@ void NodeHistory::CompareRank(const RankOnNode& rank, const collector::Communica
       .estimated = Grown(before.arrivals.estimated, now.arrivals.estimated)};
   difference.network = Difference(before.network, now.network);
   difference.network_bus_bytes = Difference(before.network_bus_bytes, now.network_bus_bytes);
+  if (before.steps && now.steps) AddSteps(*before.steps, *now.steps, difference);
   for (size_t i = 0; i < now.functions.size(); ++i) {
     if (!now.functions.IsInUse(i)) continue;
     AddTraffic(before.functions[i], now.functions[i], static_cast<Function>(i), difference.traffic);

@@ -16,12 +16,14 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "collector/node_snapshot.h"
+#include "exporter/ledger/book.h"
 #include "exporter/ledger/local_communicators.h"
 #include "proto/buckets.h"
 #include "proto/collective.h"
@@ -77,10 +79,7 @@ struct TrafficDelta {
   uint64_t timed_bytes = 0;
   uint64_t busy_ns = 0;  // of the timed ones
 
-  // Mean of the timed operations, and the time of all operations by that; NaN where nothing was
-  // timed.
-  double MeanSeconds() const;
-  double BusySeconds() const { return MeanSeconds() * static_cast<double>(operations); }
+  double BusySeconds() const { return static_cast<double>(busy_ns) / 1e9; }
 };
 
 // What one rank did, in a step or several: only the functions and size classes that it used.
@@ -89,14 +88,17 @@ struct RankDelta {
   collector::NetworkCounts network;  // what its network operations that were timed waited for
   collector::NetworkBusBytes network_bus_bytes;  // if they are known
   std::vector<TrafficDelta> traffic;
+  // As the book counts them (StepCounts), across nodes.
+  uint64_t steps = 0;
+  std::map<OperationKind, uint64_t> step_waits_ns;
 
   RankDelta& operator+=(const RankDelta& more);
 };
 using RankKey = std::pair<collector::CommunicatorKey, uint64_t>;  // and the rank in it
 
-// How long one rank was in collectives, in seconds per second: mean of the timed operations times
-// all operations. The rank that was in them for the shortest time waited for nobody, so its time is
-// the transfer, and the rest of the others' is waiting.
+// How long one rank was in timed collectives, in seconds per second. The rank that was in them for
+// the shortest time waited for nobody, so its time is the transfer, and the rest of the others' is
+// waiting.
 struct RankWaiting {
   uint64_t rank = 0;
   double in_collectives = 0;
@@ -141,9 +143,9 @@ struct RanksWindow {
 // records.
 class NodeHistory {
  public:
-  // Compares the snapshot with the one before; the first one is only remembered. `monotonic_ns`
+  // Compares the book with the one before; the first one is only remembered. `monotonic_ns`
   // says when, on a clock that nobody sets.
-  void Record(const collector::NodeSnapshot& node, int64_t monotonic_ns);
+  void Record(const Book& book, int64_t monotonic_ns);
 
   size_t steps() const { return steps_.size(); }
   // By the node's clock, nanoseconds since the epoch. Step 0 is the oldest.
@@ -195,6 +197,7 @@ class NodeHistory {
     collector::ArrivalCounts arrivals;
     collector::NetworkCounts network;
     collector::NetworkBusBytes network_bus_bytes;
+    std::optional<StepCounts> steps;
   };
   using LossCounts = std::array<uint64_t, kLossCount>;
 

@@ -27,7 +27,6 @@ class OperationTimes {
   // all timed operations so far weighs as one operation.
   void Begin(const collector::SizeClassSnapshot& counts) {
     seen_ = counts;
-    untimed_ = UntimedOf(counts);
     at_period_ = {counts.operations, counts.operations};
     EndInterval();
     if (counts.timed_operations == 0) return;
@@ -44,47 +43,17 @@ class OperationTimes {
     const uint64_t timed = Increase(counts.timed_operations, seen_.timed_operations);
     recent_timed_ *= decay;
     recent_busy_ns_ *= decay;
-    waiting_ *= decay;
-    new_busy_ns_ = Increase(counts.busy_ns, seen_.busy_ns);
     if (timed != 0) {
       recent_timed_ += static_cast<double>(timed);
-      recent_busy_ns_ += static_cast<double>(new_busy_ns_);
+      recent_busy_ns_ += static_cast<double>(Increase(counts.busy_ns, seen_.busy_ns));
       mean_ns_ = recent_busy_ns_ / recent_timed_;
     }
-    has_new_times_ = timed != 0;
     seen_ = counts;
     return more;
   }
 
-  // Nanoseconds that the estimate of the untimed operations changes by, since the latest call. It
-  // falls when operations that were in flight turn out to be timed. Operations wait for the first
-  // mean; those that wait for longer than the mean's time are mostly forgotten, since nobody could
-  // tell when they ran. Without `is_valid` they are not estimated at all.
-  double EstimateUntimed(bool is_valid) {
-    const uint64_t untimed = UntimedOf(seen_);
-    const double more = static_cast<double>(untimed) - static_cast<double>(untimed_);
-    untimed_ = untimed;
-    const double all = waiting_ + more;
-    const bool must_wait = is_valid && mean_ns_ == 0;
-    waiting_ = must_wait ? std::max(0.0, all) : 0;
-    return is_valid && !must_wait ? mean_ns_ * all : 0;
-  }
-
-  // Takes back `estimate_ns`, the result of the latest EstimateUntimed(): the mean was too long.
-  // Its operations wait for the next mean, as they do for the first.
-  void ForgetMean(double estimate_ns) {
-    waiting_ = mean_ns_ == 0 ? 0 : std::max(0.0, estimate_ns / mean_ns_);
-    recent_timed_ = 0;
-    recent_busy_ns_ = 0;
-    mean_ns_ = 0;
-  }
-
   const collector::SizeClassSnapshot& seen() const { return seen_; }
-  uint64_t untimed() const { return UntimedOf(seen_); }
   double mean_ns() const { return mean_ns_; }  // 0: none was timed
-  // Of the latest See().
-  bool has_new_times() const { return has_new_times_; }
-  uint64_t new_busy_ns() const { return new_busy_ns_; }
 
   // Operations in the period that ends now, and in the one before.
   uint64_t InThisPeriod() const { return Increase(seen_.operations, at_period_[1]); }
@@ -107,22 +76,15 @@ class OperationTimes {
 
  private:
   static uint64_t Increase(uint64_t now, uint64_t before) { return now - std::min(now, before); }
-  static uint64_t UntimedOf(const collector::SizeClassSnapshot& counts) {
-    return Increase(counts.operations, counts.timed_operations);
-  }
 
   collector::SizeClassSnapshot seen_;
-  uint64_t untimed_ = 0;  // estimated so far
   // Sums with weights that fall with age.
   double recent_timed_ = 0;
   double recent_busy_ns_ = 0;
   double mean_ns_ = 0;
-  double waiting_ = 0;  // untimed operations that no mean was known for
   std::array<uint64_t, 2> at_period_{};
   TimedCounts at_interval_;
   bool is_regular_ = false;
-  bool has_new_times_ = false;
-  uint64_t new_busy_ns_ = 0;
 };
 
 using OperationKey = std::pair<uint8_t, uint8_t>;  // function and size class

@@ -6,15 +6,16 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 
-#include "exporter/ledger/derived_counters.h"
+#include "exporter/ledger/ledger.h"
 #include "exporter/testing/example_snapshot.h"
 
 namespace nccl_exporter::exporter {
 
-constexpr int64_t kSecondNs = DerivedTimes::kSecondNs;
+constexpr int64_t kSecondNs = LedgerTimes::kSecondNs;
 
 // One process; its communicators are added by the test.
 class PlayedNode {
@@ -42,20 +43,26 @@ class PlayedNode {
   collector::NodeSnapshot& node() { return node_; }
   collector::ProcessSnapshot& process() { return node_.processes.front(); }
   collector::CommunicatorSnapshot& comm(size_t i = 0) { return process().communicators[i]; }
-  const DerivedMoment& now() const { return now_; }
+  const Moment& now() const { return now_; }
 
   // A snapshot by that daemon.
-  const collector::DerivedCounts& See(DerivedCounters& counters, size_t i = 0) {
-    counters.Advance(node_, now_);
-    return *comm(i).derived;
+  void Enter(Ledger& ledger) {
+    book_ = ledger.Enter(std::make_shared<const collector::NodeSnapshot>(node_), now_);
   }
-  uint64_t KernelNs(DerivedCounters& counters, size_t i = 0) {
-    return See(counters, i).kernel_ns.front();
+  // What the book of the latest snapshot has.
+  const RankCounts& Counts(size_t i = 0) const { return *book_->rows.front().ranks[i]; }
+  const ProcessCounts& ProcessSums() const { return *book_->rows.front().counts; }
+
+  const RankCounts& See(Ledger& ledger, size_t i = 0) {
+    Enter(ledger);
+    return Counts(i);
   }
+  uint64_t KernelNs(Ledger& ledger, size_t i = 0) { return See(ledger, i).kernel_ns.front(); }
 
  private:
   collector::NodeSnapshot node_;
-  DerivedMoment now_{.monotonic_ns = 1000 * kSecondNs, .realtime_ns = 1'700'000'000 * kSecondNs};
+  std::shared_ptr<const Book> book_;
+  Moment now_{.monotonic_ns = 1000 * kSecondNs, .realtime_ns = 1'700'000'000 * kSecondNs};
 };
 
 }  // namespace nccl_exporter::exporter

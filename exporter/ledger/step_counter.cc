@@ -17,7 +17,7 @@ bool IsCollective(const OperationKey& key) {
 }
 
 // One that occurs once per longest step is in a period as often as that fits, rounded down.
-bool IsRegular(uint64_t operations, int64_t period_ns, const DerivedTimes& times) {
+bool IsRegular(uint64_t operations, int64_t period_ns, const LedgerTimes& times) {
   return (static_cast<double>(operations) + 1) * static_cast<double>(times.longest_step_ns) >
          static_cast<double>(period_ns);
 }
@@ -27,7 +27,7 @@ bool IsRegular(uint64_t operations, int64_t period_ns, const DerivedTimes& times
 void StepCounter::Advance(TimesByOperation& operations,
                           const std::map<OperationKey, uint64_t>& more,
                           const std::vector<collector::RecentOperation>& recent, double decay,
-                          const DerivedMoment& now, const DerivedTimes& times) {
+                          const Moment& now, const LedgerTimes& times) {
   uint64_t steps = 0;
   if (has_choice_) {
     const auto found = more.find(choice_);
@@ -44,7 +44,7 @@ void StepCounter::Advance(TimesByOperation& operations,
 }
 
 uint64_t StepCounter::EndPeriod(TimesByOperation& operations, int64_t period_ns,
-                                const DerivedTimes& times) {
+                                const LedgerTimes& times) {
   for (auto& [key, one] : operations) {
     one.SetRegular(last_period_ns_ != 0 && IsCollective(key) && one.InThisPeriod() != 0 &&
                    one.InLastPeriod() != 0 && IsRegular(one.InThisPeriod(), period_ns, times) &&

@@ -21,7 +21,8 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/ledger/derived_times.h"
+#include "exporter/ledger/book.h"
+#include "exporter/ledger/ledger_times.h"
 #include "exporter/ledger/operation_times.h"
 #include "exporter/ledger/step_places.h"
 
@@ -30,15 +31,15 @@ namespace nccl_exporter::exporter {
 class StepCounter {
  public:
   // More kinds would need as many series per rank.
-  static constexpr size_t kMostWaits = collector::kMostStepWaits;
+  static constexpr size_t kMostWaits = kMostStepWaits;
 
-  void Begin(const DerivedMoment& now) { period_start_ns_ = now.monotonic_ns; }
+  void Begin(const Moment& now) { period_start_ns_ = now.monotonic_ns; }
 
   // After all operations have seen the snapshot. `more` says how many came with it.
   // `recent` and `decay` as of StepPlaces::See().
   void Advance(TimesByOperation& operations, const std::map<OperationKey, uint64_t>& more,
                const std::vector<collector::RecentOperation>& recent, double decay,
-               const DerivedMoment& now, const DerivedTimes& times);
+               const Moment& now, const LedgerTimes& times);
 
   bool has_steps() const { return has_choice_; }
   uint64_t steps() const { return steps_; }
@@ -47,7 +48,7 @@ class StepCounter {
 
  private:
   // Returns the steps of the two periods if they are the first ones: these were not counted.
-  uint64_t EndPeriod(TimesByOperation& operations, int64_t period_ns, const DerivedTimes& times);
+  uint64_t EndPeriod(TimesByOperation& operations, int64_t period_ns, const LedgerTimes& times);
   // Whether there is a first choice, or a new one.
   bool Choose(const TimesByOperation& operations);
   void ChooseWaits(const TimesByOperation& operations);

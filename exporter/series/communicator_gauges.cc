@@ -9,8 +9,6 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-using Communicator = collector::CommunicatorSnapshot;
-
 constexpr double kNsPerSecond = 1e9;
 
 std::optional<double> If(bool is_known, double value) {
@@ -21,27 +19,30 @@ std::optional<double> SecondsOf(std::optional<uint64_t> ns) {
   return ns ? std::optional(static_cast<double>(*ns) / kNsPerSecond) : std::nullopt;
 }
 
-std::optional<double> Started(const Communicator& c) {
+std::optional<double> Started(const GroupMember& member) {
+  const collector::CommunicatorSnapshot& c = *member.communicator;
   return static_cast<double>(c.started_sequence);
 }
 
-std::optional<double> Completed(const Communicator& c) {
+std::optional<double> Completed(const GroupMember& member) {
+  const collector::CommunicatorSnapshot& c = *member.communicator;
   return If(c.completion_is_known, static_cast<double>(c.completed_sequence));
 }
 
 // A finalized communicator has nothing in flight, whatever was seen of it.
-std::optional<double> InFlight(const Communicator& c) {
+std::optional<double> InFlight(const GroupMember& member) {
+  const collector::CommunicatorSnapshot& c = *member.communicator;
   return If(c.completion_is_known || c.is_closed, static_cast<double>(c.in_flight.size()));
 }
 
-// Of a quiet one, so it has been derived.
-std::optional<double> Progress(const Communicator& c) {
-  return static_cast<double>(c.derived->progress);
+// A quiet member has counts.
+std::optional<double> Progress(const GroupMember& member) {
+  return static_cast<double>(member.counts->progress);
 }
 
-template <std::optional<double> (*kValue)(const Communicator&)>
-std::optional<double> WhileQuiet(const Communicator& c) {
-  return IsQuiet(c) ? kValue(c) : std::nullopt;
+template <std::optional<double> (*kValue)(const GroupMember&)>
+std::optional<double> WhileQuiet(const GroupMember& member) {
+  return IsQuiet(member) ? kValue(member) : std::nullopt;
 }
 
 constexpr std::array kGauges{
@@ -53,24 +54,26 @@ constexpr std::array kGauges{
     CommunicatorGauge{Metric::kStalledCompletedSequence, Merge::kLowest, WhileQuiet<Completed>},
     CommunicatorGauge{Metric::kStalledInFlight, Merge::kSum, WhileQuiet<InFlight>},
     CommunicatorGauge{Metric::kUnseenOperations, Merge::kSum,
-                      [](const Communicator& c) {
-                        return If(c.unseen_operations != 0,
-                                  static_cast<double>(c.unseen_operations));
+                      [](const GroupMember& member) {
+                        const uint64_t unseen = member.communicator->unseen_operations;
+                        return If(unseen != 0, static_cast<double>(unseen));
                       }},
     CommunicatorGauge{Metric::kLastProgress, Merge::kHighest,
-                      [](const Communicator& c) {
-                        return If(c.last_progress_realtime_ns != 0,
-                                  SecondsOfTime(c.last_progress_realtime_ns));
+                      [](const GroupMember& member) {
+                        const int64_t last_ns = member.communicator->last_progress_realtime_ns;
+                        return If(last_ns != 0, SecondsOfTime(last_ns));
                       }},
     CommunicatorGauge{Metric::kArrivalUncertainty, Merge::kHighest,
-                      [](const Communicator& c) {
-                        const collector::ArrivalUncertainty& uncertainty = c.arrival_uncertainty;
+                      [](const GroupMember& member) {
+                        const collector::ArrivalUncertainty& uncertainty =
+                            member.communicator->arrival_uncertainty;
                         return SecondsOf(uncertainty.estimated_ns ? uncertainty.estimated_ns
                                                                   : uncertainty.proven_ns);
                       }},
-    CommunicatorGauge{
-        Metric::kArrivalProvenUncertainty, Merge::kHighest,
-        [](const Communicator& c) { return SecondsOf(c.arrival_uncertainty.proven_ns); }},
+    CommunicatorGauge{Metric::kArrivalProvenUncertainty, Merge::kHighest,
+                      [](const GroupMember& member) {
+                        return SecondsOf(member.communicator->arrival_uncertainty.proven_ns);
+                      }},
 };
 
 double Merged(Merge merge, double a, double b) {
@@ -93,20 +96,20 @@ std::optional<double> ValueOf(const CommunicatorGauge& gauge,
                               std::span<const GroupMember* const> members) {
   std::optional<double> merged;
   for (const GroupMember* member : members) {
-    const std::optional<double> value = gauge.value(*member->communicator);
+    const std::optional<double> value = gauge.value(*member);
     if (value) merged = merged ? Merged(gauge.merge, *merged, *value) : *value;
   }
   return merged;
 }
 
-bool IsQuiet(const collector::CommunicatorSnapshot& communicator) {
-  return communicator.derived && communicator.derived->is_quiet;
+bool IsQuiet(const GroupMember& member) {
+  return member.counts != nullptr && member.counts->is_quiet;
 }
 
 std::vector<const GroupMember*> QuietOf(std::span<const GroupMember* const> members) {
   std::vector<const GroupMember*> quiet;
   std::ranges::copy_if(members, std::back_inserter(quiet),
-                       [](const GroupMember* member) { return IsQuiet(*member->communicator); });
+                       [](const GroupMember* member) { return IsQuiet(*member); });
   return quiet;
 }
 
@@ -124,9 +127,9 @@ const collector::InFlightOperation* OldestInFlight(std::span<const GroupMember* 
 std::optional<double> RanksOf(const SeriesGroup& group) {
   uint64_t ranks = 0;
   for (const GroupMember& member : group.members) {
-    const auto& derived = member.communicator->derived;
-    if (!member.has_departed && !member.is_replaced && derived && derived->node &&
-        derived->node->is_lowest)
+    const RankCounts* const counts = member.counts;
+    if (!member.has_departed && !member.is_replaced && counts != nullptr && counts->node &&
+        counts->node->is_lowest)
       ranks = std::max(ranks, member.communicator->ranks);
   }
   return If(ranks != 0, static_cast<double>(ranks));

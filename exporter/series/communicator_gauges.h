@@ -21,7 +21,7 @@ struct CommunicatorGauge {
   Metric metric;
   Merge merge;
   // Nothing where it is not known.
-  std::optional<double> (*value)(const collector::CommunicatorSnapshot& communicator);
+  std::optional<double> (*value)(const GroupMember& member);
 };
 
 // All gauges without labels of their own.
@@ -31,8 +31,8 @@ std::span<const CommunicatorGauge> CommunicatorGauges();
 std::optional<double> ValueOf(const CommunicatorGauge& gauge,
                               std::span<const GroupMember* const> members);
 
-// Whether the communicator has stalled, as the daemon's derived counts say.
-bool IsQuiet(const collector::CommunicatorSnapshot& communicator);
+// Whether the communicator has stalled, as the book says.
+bool IsQuiet(const GroupMember& member);
 std::vector<const GroupMember*> QuietOf(std::span<const GroupMember* const> members);
 
 // Of the communicators whose lowest rank on the node is a member, in use or not, and is not

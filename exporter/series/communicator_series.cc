@@ -48,14 +48,13 @@ const FunctionGroup kSends{.members = {Function::kSend}, .labels = nullptr, .siz
 const FunctionGroup kReceives{.members = {Function::kRecv}, .labels = nullptr, .sizes = {}};
 constexpr std::array kSendAndRecv{Function::kSend, Function::kRecv};
 
-// Of the members together: that of the only one, or their sum in `sum`. Null: none is known.
-const collector::DerivedCounts* DerivedOf(const SeriesGroup& group,
-                                          std::optional<collector::DerivedCounts>& sum) {
-  if (group.members.size() == 1) {
-    const auto& derived = group.members.front().communicator->derived;
-    return derived ? &*derived : nullptr;
+// Counts of the members together: those of the only one, or their sum in `sum`. Null: there are
+// none.
+const RankCounts* CountsOf(const SeriesGroup& group, std::optional<RankCounts>& sum) {
+  if (group.members.size() == 1) return group.members.front().counts;
+  for (const GroupMember& member : group.members) {
+    if (member.counts != nullptr) collector::AddKnown(sum, std::optional(*member.counts));
   }
-  for (const GroupMember& member : group.members) AddKnown(sum, member.communicator->derived);
   return sum ? &*sum : nullptr;
 }
 
@@ -89,11 +88,11 @@ void CommunicatorSeries::AddNamed(const SeriesGroup& group, bool with_detail) {
   builder_.CountSince(group.CreatedRealtimeNs());
   AddFunctions(group, labels);
   network_.Add(group, labels);
-  std::optional<collector::DerivedCounts> sum;
-  if (const collector::DerivedCounts* const derived = DerivedOf(group, sum)) {
-    AddDerived(group, *derived, labels);
-    if (derived->steps) AddSteps(*derived, labels);
-    if (derived->node) AddNode(*derived->node, labels);
+  std::optional<RankCounts> sum;
+  if (const RankCounts* const counts = CountsOf(group, sum)) {
+    AddKernelTime(group, *counts, labels);
+    if (counts->steps) AddSteps(*counts, labels);
+    if (counts->node) AddNode(*counts->node, labels);
   }
   builder_.CountSince(group.CreatedRealtimeNs());
   const std::vector<const GroupMember*> in_use = group.InUse();
@@ -110,13 +109,13 @@ void CommunicatorSeries::AddOther(const SeriesGroup& group) {
   const LabelsId labels = builder_.AddLabels(group.labels);
   AddFunctions(group, labels);
   network_.Add(group, labels);
-  std::optional<collector::DerivedCounts> sum;
-  const collector::DerivedCounts* const derived = DerivedOf(group, sum);
-  if (derived == nullptr) return;
-  AddDerived(group, *derived, labels);
-  if (!derived->node || !derived->node->network) return;
-  builder_.CountSince(derived->node->since_realtime_ns);
-  network_.AddBusBytes(*derived->node->network, labels);
+  std::optional<RankCounts> sum;
+  const RankCounts* const counts = CountsOf(group, sum);
+  if (counts == nullptr) return;
+  AddKernelTime(group, *counts, labels);
+  if (!counts->node || !counts->node->network) return;
+  builder_.CountSince(counts->node->since_realtime_ns);
+  network_.AddBusBytes(*counts->node->network, labels);
 }
 
 void CommunicatorSeries::AddFunctions(const SeriesGroup& group, LabelsId labels) {
@@ -202,33 +201,31 @@ void CommunicatorSeries::AddArrivals(const SeriesGroup& group, LabelsId labels) 
 
 // Kernel seconds are absent where nothing is timed, or not any more: 0 would look like a rank that
 // never waits.
-void CommunicatorSeries::AddDerived(const SeriesGroup& group,
-                                    const collector::DerivedCounts& derived, LabelsId labels) {
+void CommunicatorSeries::AddKernelTime(const SeriesGroup& group, const RankCounts& counts,
+                                       LabelsId labels) {
   const auto [collectives, point_to_point] = TimedByTraffic(group);
-  builder_.CountSince(derived.since_realtime_ns);
   if (IsTimed(group) && collectives + point_to_point != 0) {
-    const auto [in_collectives_ns, in_point_to_point_ns] = derived.kernel_ns;
+    const auto [in_collectives_ns, in_point_to_point_ns] = counts.kernel_ns;
     builder_.Add(Metric::kRankKernelSeconds, labels, kNoLabels,
                  static_cast<double>(in_collectives_ns + in_point_to_point_ns) / kNsPerSecond);
     if (point_to_point != 0)
       builder_.Add(Metric::kRankPointToPointKernelSeconds, labels, kNoLabels,
                    static_cast<double>(in_point_to_point_ns) / kNsPerSecond);
   }
-  builder_.CountSince(group.CreatedRealtimeNs());
   if (HasCollectives(group)) {
     builder_.Add(Metric::kRankTimedOperations, labels, kNoLabels, static_cast<double>(collectives));
   }
 }
 
-void CommunicatorSeries::AddSteps(const collector::DerivedCounts& derived, LabelsId labels) {
-  builder_.CountSince(derived.steps->since_realtime_ns);
-  if (derived.node && derived.node->is_lowest)
-    builder_.Add(Metric::kRankSteps, labels, kNoLabels, static_cast<double>(derived.steps->steps));
-  AddStepWaits(*derived.steps, labels);
+void CommunicatorSeries::AddSteps(const RankCounts& counts, LabelsId labels) {
+  builder_.CountSince(counts.steps->since_realtime_ns);
+  if (counts.node && counts.node->is_lowest)
+    builder_.Add(Metric::kRankSteps, labels, kNoLabels, static_cast<double>(counts.steps->steps));
+  AddStepWaits(*counts.steps, labels);
 }
 
 // Where collectives or sizes are one series, it is that of the longest waits.
-void CommunicatorSeries::AddStepWaits(const collector::StepCounts& steps, LabelsId labels) {
+void CommunicatorSeries::AddStepWaits(const StepCounts& steps, LabelsId labels) {
   const LabelsId* sizes = size_labels_.data();
   for (const FunctionGroup& functions : functions_.collectives) {
     std::map<size_t, uint64_t> longest_ns;  // by index of sizes
@@ -245,7 +242,7 @@ void CommunicatorSeries::AddStepWaits(const collector::StepCounts& steps, Labels
 }
 
 // If sizes or collectives are one series, there are no large ones: their bandwidths differ.
-void CommunicatorSeries::AddNode(const collector::NodeCounts& node, LabelsId labels) {
+void CommunicatorSeries::AddNode(const NodeCounts& node, LabelsId labels) {
   builder_.CountSince(node.since_realtime_ns);
   if (node.progress)
     builder_.Add(Metric::kNodeProgress, labels, kNoLabels, static_cast<double>(*node.progress));
@@ -291,14 +288,14 @@ void CommunicatorSeries::AddStalled(const std::vector<const GroupMember*>& quiet
     builder_.Add(Metric::kStalledCommunicatorRanks, labels, builder_.AddLabels(sets.rank_names),
                  static_cast<double>(newest.communicator->ranks));
   }
-  std::set<const collector::ProcessSnapshot*> processes;
+  std::set<const ProcessCounts*> processes;
   for (const GroupMember* member : quiet) {
     const collector::CommunicatorSnapshot& communicator = *member->communicator;
     const bool may_wait = !communicator.completion_is_known || !communicator.in_flight.empty();
-    if (may_wait && member->process->derived) processes.insert(member->process);
+    if (may_wait && member->process_counts != nullptr) processes.insert(member->process_counts);
   }
   double progress = 0;
-  for (const auto* process : processes) progress += static_cast<double>(process->derived->progress);
+  for (const ProcessCounts* process : processes) progress += static_cast<double>(process->progress);
   if (!processes.empty())
     builder_.Add(Metric::kStalledProcessProgress, labels, kNoLabels, progress);
 }

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "exporter/ledger/book.h"
 #include "exporter/series/exposition_builder.h"
 #include "exporter/series/function_groups.h"
 #include "exporter/series/labels/label_cache.h"
@@ -39,11 +40,10 @@ class CommunicatorSeries {
                      const LabelsId* sizes);
   void AddPointToPoint(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions);
   void AddArrivals(const SeriesGroup& group, LabelsId labels);
-  void AddDerived(const SeriesGroup& group, const collector::DerivedCounts& derived,
-                  LabelsId labels);
-  void AddSteps(const collector::DerivedCounts& derived, LabelsId labels);
-  void AddStepWaits(const collector::StepCounts& steps, LabelsId labels);
-  void AddNode(const collector::NodeCounts& node, LabelsId labels);
+  void AddKernelTime(const SeriesGroup& group, const RankCounts& counts, LabelsId labels);
+  void AddSteps(const RankCounts& counts, LabelsId labels);
+  void AddStepWaits(const StepCounts& steps, LabelsId labels);
+  void AddNode(const NodeCounts& node, LabelsId labels);
   void AddGauges(std::span<const GroupMember* const> in_use, LabelsId labels);
   void AddOldest(Metric metric, std::span<const GroupMember* const> members, LabelsId labels);
   void AddStalled(const std::vector<const GroupMember*>& quiet, LabelsId labels);

@@ -39,10 +39,7 @@ collector::CommunicatorSnapshot MemberOf(uint64_t id, uint64_t rank) {
 }
 
 collector::NodeSnapshot NodeOfTwoRanks() {
-  collector::NodeSnapshot node =
-      NodeOf({ProcessOf(1, {MemberOf(7, 0)}), ProcessOf(2, {MemberOf(7, 1)})});
-  AssumeDerived(node);
-  return node;
+  return NodeOf({ProcessOf(1, {MemberOf(7, 0)}), ProcessOf(2, {MemberOf(7, 1)})});
 }
 
 TEST(DroppedLabelsTest, EachLabelLeavesNoDuplicatesAndNoTraceButOther) {
@@ -104,7 +101,7 @@ TEST(DroppedLabelsTest, NoCountIsLostWhateverIsDropped) {
 }
 
 TEST(DroppedLabelsTest, RanksThatAreMergedShowCountsAddedAndTheStateOfTheOneBehind) {
-  const ScrapedNode scrape(NodeOfTwoRanks(), kSeriesLimit, Without({"rank", "gpu"}));
+  const ScrapedNode scrape(AssumedBookOf(NodeOfTwoRanks()), kSeriesLimit, Without({"rank", "gpu"}));
   const std::string labels = "comm=0000000000000007,comm_name=dp,uid=1000,";
   EXPECT_THAT(scrape.Values(Metric::kApiCalls),
               ElementsAre(Pair(labels + "function=AllReduce,", 2)));
@@ -131,9 +128,9 @@ TEST(DroppedLabelsTest, RanksThatAreMergedShowCountsAddedAndTheStateOfTheOneBehi
 
 // The others go on, so a sum over all would hide what is stalled.
 TEST(DroppedLabelsTest, StalledRanksAreThoseOfTheQuietMembers) {
-  collector::NodeSnapshot node = NodeOfTwoRanks();
-  node.processes[1].communicators[0].derived->is_quiet = true;
-  node.processes[1].communicators[0].derived->progress = 39;
+  Book node = AssumedBookOf(NodeOfTwoRanks());
+  node.rows[1].ranks[0]->is_quiet = true;
+  node.rows[1].ranks[0]->progress = 39;
   const ScrapedNode scrape(node, kSeriesLimit, Without({"rank", "gpu"}));
   EXPECT_EQ(scrape.Value(Metric::kStalledStartedSequence), 20);
   EXPECT_EQ(scrape.Value(Metric::kStalledCompletedSequence), 19);
@@ -147,7 +144,7 @@ TEST(DroppedLabelsTest, StalledRanksAreThoseOfTheQuietMembers) {
 TEST(DroppedLabelsTest, GaugesOfTheDeadDoNotCount) {
   collector::NodeSnapshot node = NodeOfTwoRanks();
   node.processes[0].is_alive = false;
-  const ScrapedNode scrape(node, kSeriesLimit, Without({"rank", "gpu"}));
+  const ScrapedNode scrape(AssumedBookOf(node), kSeriesLimit, Without({"rank", "gpu"}));
   EXPECT_EQ(scrape.Value(Metric::kStartedSequence), 20);
   EXPECT_EQ(scrape.Value(Metric::kApiCalls), 2) << "counts do";
   EXPECT_EQ(scrape.Value(Metric::kCommunicatorRanks), 8) << "of the communicator";
@@ -223,9 +220,8 @@ TEST(DroppedLabelsTest, ASumKeepsWhatItsMembersLeftBehind) {
   old.created_realtime_ns = 5;
   young.ranks = 4;
   const auto scrape = [&](std::vector<collector::CommunicatorSnapshot> communicators) {
-    collector::NodeSnapshot node = NodeOf({ProcessOf(1, std::move(communicators))});
-    AssumeDerived(node);
-    return ScrapedNode(std::move(node), filter, memory);
+    return ScrapedNode(AssumedBookOf(NodeOf({ProcessOf(1, std::move(communicators))})), filter,
+                       memory);
   };
   const auto expect = [](const ScrapedNode& node, double calls) {
     EXPECT_EQ(node.Value(Metric::kApiCalls), calls);
@@ -258,11 +254,12 @@ TEST(DroppedLabelsTest, CountsOfTheNodeGoOnWhenAnotherRankIsTheLowest) {
   const MetricFilter filter = Without({"rank", "gpu"});
   SeriesMemory memory(filter);
   collector::NodeSnapshot node = NodeOfTwoRanks();
-  EXPECT_EQ(ScrapedNode(node, filter, memory).Value(Metric::kComparedOperations), 100);
+  EXPECT_EQ(ScrapedNode(AssumedBookOf(node), filter, memory).Value(Metric::kComparedOperations),
+            100);
   node.processes.erase(node.processes.begin());
-  collector::NodeCounts& counts = node.processes[0].communicators[0].derived->node.emplace();
-  counts = {.is_lowest = true, .compared = 5, .large = {}};
-  const ScrapedNode next(node, filter, memory);
+  Book book = AssumedBookOf(node);
+  book.rows[0].ranks[0]->node = NodeCounts{.is_lowest = true, .compared = 5, .large = {}};
+  const ScrapedNode next(book, filter, memory);
   EXPECT_EQ(next.Value(Metric::kComparedOperations), 105);
   EXPECT_EQ(next.Value(Metric::kCommunicatorRanks), 8);
 }

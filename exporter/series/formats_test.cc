@@ -123,12 +123,12 @@ std::string Encoded(const Encoder& encoder, const Exposition& exposition) {
 }
 
 void ExpectTheSameNumbers(const MetricFilter& filter) {
-  for (const auto& snapshot :
-       {ExampleSnapshot(),
-        NodeOfShape({.communicators = 3, .point_to_point = 1, .collectives = 4})}) {
+  for (const auto& book :
+       {ExampleBook(),
+        AssumedBook(NodeOfShape({.communicators = 3, .point_to_point = 1, .collectives = 4}))}) {
     Exposition exposition = ExpositionOfCatalogue(filter);
     SeriesMemory memory(filter);
-    AddSnapshotFamilies(snapshot, kSeriesLimit, memory, exposition);
+    AddSnapshotFamilies(book, kSeriesLimit, memory, exposition);
     const Samples text = SamplesOfText(Encoded(TextEncoder(), exposition));
     const Samples openmetrics = SamplesOfText(Encoded(OpenMetricsEncoder(), exposition));
     const SamplesOfMessages messages(Encoded(ProtobufEncoder(), exposition));
@@ -157,7 +157,7 @@ TEST(FormatsTest, ProtobufTellsSinceWhenEveryCounterAndHistogramCounts) {
   Exposition exposition = ExpositionOfCatalogue();
   exposition.created_realtime_ns = 5000000000;
   SeriesMemory memory;
-  AddSnapshotFamilies(ExampleSnapshot(), kSeriesLimit, memory, exposition);
+  AddSnapshotFamilies(ExampleBook(), kSeriesLimit, memory, exposition);
   for (const decoded::MetricFamily& family :
        DecodedFamilies(Encoded(ProtobufEncoder(), exposition))) {
     for (const decoded::Metric& metric : family.metric()) {

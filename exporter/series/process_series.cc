@@ -57,17 +57,17 @@ void AddDeparted(ProcessGroup& sum, DepartedCounts& departed) {
     departed.Remember(sum.labels, *process);
   if (gone == nullptr) return;
   for (size_t i = 0; i < kLossCount; ++i) sum.losses[i] += gone->losses[i];
-  AddKnown(sum.derived, gone->derived);
+  collector::AddKnown(sum.counts, gone->counts);
   sum.since_ns = std::min(sum.since_ns, gone->start_realtime_ns);
 }
 
 }  // namespace
 
-std::vector<ProcessGroup> ProcessGroups(const collector::NodeSnapshot& snapshot, LabelCache& cache,
+std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& cache,
                                         DepartedCounts& departed) {
   std::vector<ProcessGroup> processes;
   std::unordered_map<const LabelSet*, size_t> index;  // equal sets are one object of the cache
-  for (const collector::ProcessSnapshot& process : snapshot.processes) {
+  for (const collector::ProcessSnapshot& process : book.node->processes) {
     const SharedLabels& labels = cache.OfProcess(process);
     if (!labels) continue;  // its user has no budget for new label sets
     const auto [entry, is_new] = index.try_emplace(labels.get(), processes.size());
@@ -76,7 +76,8 @@ std::vector<ProcessGroup> ProcessGroups(const collector::NodeSnapshot& snapshot,
     ProcessGroup& sum = processes[entry->second];
     sum.members.push_back(&process);
     for (size_t i = 0; i < kLossCount; ++i) sum.losses[i] += process.losses[i];
-    AddKnown(sum.derived, process.derived);
+    if (const ProcessCounts* const counts = book.Of(process))
+      collector::AddKnown(sum.counts, std::optional(*counts));
     sum.is_alive |= process.is_alive;
     if (process.is_alive) sum.unread += process.unread_in_use;
     if (process.is_stopped) sum.is_stopped = sum.is_stopped.value_or(false) || *process.is_stopped;
@@ -116,10 +117,10 @@ void ProcessSeries::AddAlerts(const ProcessGroup& process) {
   builder_.CountSince(process.since_ns);
   AddCount(Metric::kOperationsUnfollowed, labels, SumOfLosses(process, IsUnfollowed));
   AddCount(Metric::kOperationsRejected, labels, SumOfLosses(process, IsRejected));
-  if (!process.derived || !process.derived->point_to_point_operations) return;
-  builder_.CountSince(process.derived->since_realtime_ns);
+  if (!process.counts || !process.counts->point_to_point_operations) return;
+  builder_.CountSince(process.counts->since_realtime_ns);
   builder_.Add(Metric::kProcessPointToPoint, labels, kNoLabels,
-               static_cast<double>(*process.derived->point_to_point_operations));
+               static_cast<double>(*process.counts->point_to_point_operations));
 }
 
 void ProcessSeries::AddDetail(const ProcessGroup& process) {
@@ -133,10 +134,10 @@ void ProcessSeries::AddDetail(const ProcessGroup& process) {
     builder_.Add(MetricOf(kLosses[i].kind), labels, reasons_[i],
                  static_cast<double>(process.losses[i]));
   }
-  if (!process.derived || !process.derived->kernel_ns) return;
-  builder_.CountSince(process.derived->since_realtime_ns);
+  if (!process.counts || !process.counts->kernel_ns) return;
+  builder_.CountSince(process.counts->since_realtime_ns);
   builder_.Add(Metric::kProcessKernelSeconds, labels, kNoLabels,
-               static_cast<double>(*process.derived->kernel_ns) / 1e9);
+               static_cast<double>(*process.counts->kernel_ns) / 1e9);
 }
 
 void ProcessSeries::AddUnserved(const std::vector<ProcessGroup>& processes,

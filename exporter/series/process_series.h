@@ -12,6 +12,7 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/exposition/exposition.h"
+#include "exporter/ledger/book.h"
 #include "exporter/series/exposition_builder.h"
 #include "exporter/series/kept/departed_counts.h"
 #include "exporter/series/labels/label_cache.h"
@@ -31,7 +32,7 @@ struct ProcessGroup {
   SharedLabels labels;
   std::vector<const collector::ProcessSnapshot*> members;
   std::array<uint64_t, kLossCount> losses{};
-  std::optional<collector::DerivedProcessCounts> derived = std::nullopt;
+  std::optional<ProcessCounts> counts = std::nullopt;
   bool is_alive = false;
   std::optional<bool> is_stopped = std::nullopt;
   bool is_halted = false;  // one that is not replaced is
@@ -42,8 +43,8 @@ struct ProcessGroup {
   uint64_t uid() const { return members.front()->uid; }
 };
 
-// All processes of a snapshot. Those that share labels are remembered in `departed`.
-std::vector<ProcessGroup> ProcessGroups(const collector::NodeSnapshot& snapshot, LabelCache& labels,
+// All processes of a book. Those that share labels are remembered in `departed`.
+std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& labels,
                                         DepartedCounts& departed);
 
 // The ended processes among them that another one replaces.

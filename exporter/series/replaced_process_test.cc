@@ -44,14 +44,12 @@ collector::ProcessSnapshot Ended(collector::ProcessSnapshot process) {
 }
 
 // Of which nothing starts or completes any more.
-collector::NodeSnapshot StillNodeOf(std::vector<collector::ProcessSnapshot> processes) {
-  collector::NodeSnapshot node = NodeOf(std::move(processes));
-  AssumeDerived(node);
-  for (collector::ProcessSnapshot& process : node.processes) {
-    for (collector::CommunicatorSnapshot& communicator : process.communicators)
-      communicator.derived->is_quiet = true;
+Book StillNodeOf(std::vector<collector::ProcessSnapshot> processes) {
+  Book book = AssumedBookOf(NodeOf(std::move(processes)));
+  for (Book::Row& row : book.rows) {
+    for (std::optional<RankCounts>& counts : row.ranks) counts->is_quiet = true;
   }
-  return node;
+  return book;
 }
 
 MetricFilter Without(const std::vector<std::string>& labels) {

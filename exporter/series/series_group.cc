@@ -33,14 +33,15 @@ int64_t SeriesGroup::CreatedRealtimeNs() const {
   return created;
 }
 
-SeriesGroups::SeriesGroups(const collector::NodeSnapshot& snapshot,
-                           const ReplacedProcesses& replaced, LabelCache& labels,
+SeriesGroups::SeriesGroups(const Book& book, const ReplacedProcesses& replaced, LabelCache& labels,
                            const DepartedCounts& departed)
     : labels_(labels), departed_(departed) {
-  for (const collector::ProcessSnapshot& process : snapshot.processes) {
+  for (const collector::ProcessSnapshot& process : book.node->processes) {
     for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
       const GroupMember member{.process = &process,
                                .communicator = &communicator,
+                               .counts = book.Of(process, communicator),
+                               .process_counts = book.Of(process),
                                .is_replaced = replaced.contains(&process)};
       if (communicator.is_overflow) {
         AddToOthers(member);

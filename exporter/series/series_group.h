@@ -22,6 +22,7 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/exposition/exposition.h"
+#include "exporter/ledger/book.h"
 
 namespace nccl_exporter::exporter {
 
@@ -34,6 +35,8 @@ using ReplacedProcesses = std::set<const collector::ProcessSnapshot*>;
 struct GroupMember {
   const collector::ProcessSnapshot* process = nullptr;
   const collector::CommunicatorSnapshot* communicator = nullptr;
+  const RankCounts* counts = nullptr;             // null: the book has none
+  const ProcessCounts* process_counts = nullptr;  // null: the book has none
   bool has_departed = false;  // the last counts of members that are gone: see departed_counts.h
   // Of a replaced process: it has counters alone. nccl_process_halted is 0 for its labels, so the
   // rules would take its last state for that of a living rank. Without it the rank is missing.
@@ -54,13 +57,13 @@ struct SeriesGroup {
   int64_t CreatedRealtimeNs() const;
 };
 
-// All groups of a snapshot. Their labels differ, so no two series of a scrape are the same.
+// All groups of a book. Their labels differ, so no two series of a scrape are the same.
 class SeriesGroups {
  public:
   // Leaves out communicators whose id is not known yet. Keeps references to the arguments, but for
   // `replaced`.
-  SeriesGroups(const collector::NodeSnapshot& snapshot, const ReplacedProcesses& replaced,
-               LabelCache& labels, const DepartedCounts& departed);
+  SeriesGroups(const Book& book, const ReplacedProcesses& replaced, LabelCache& labels,
+               const DepartedCounts& departed);
 
   // Moves the members of these groups, indices of named() in order, to comm="other".
   void Fold(const std::vector<size_t>& groups);

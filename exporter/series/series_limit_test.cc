@@ -224,12 +224,13 @@ TEST(SeriesLimitTest, OperationsInFlightChangeNoOthersSeries) {
 // A hang comes and goes: all communicators stall, and none loses or gets back anything.
 TEST(SeriesLimitTest, StalledCommunicatorsChangeNoOthersSeries) {
   const BusyNeed need;
-  collector::NodeSnapshot busy = NodeOf({ProcessWith(1, kTen)}), stalled = busy;
-  for (collector::NodeSnapshot* const node : {&busy, &stalled}) {
-    for (collector::CommunicatorSnapshot& one : node->processes[0].communicators) {
-      one.completion_is_known = true;
-      one.derived.emplace().is_quiet = node == &stalled;
-    }
+  collector::NodeSnapshot node_of_ten = NodeOf({ProcessWith(1, kTen)});
+  for (collector::CommunicatorSnapshot& one : node_of_ten.processes[0].communicators)
+    one.completion_is_known = true;
+  Book busy = BookOf(node_of_ten), stalled = busy;
+  for (Book* const book : {&busy, &stalled}) {
+    for (std::optional<RankCounts>& counts : book->rows[0].ranks)
+      counts.emplace().is_quiet = book == &stalled;
   }
   for (const size_t room : {6 * need.room_of_alerts, kTen * need.room_of_alerts + 3 * need.all,
                             kTen * (need.all + 2)}) {
@@ -237,7 +238,7 @@ TEST(SeriesLimitTest, StalledCommunicatorsChangeNoOthersSeries) {
     SeriesMemory memory;
     const ScrapedNode first(busy, {}, memory, limit);
     for (int i = 0; i < 3; ++i) {
-      for (const collector::NodeSnapshot* const node : {&stalled, &busy}) {
+      for (const Book* const node : {&stalled, &busy}) {
         const ScrapedNode scrape(*node, {}, memory, limit);
         EXPECT_LE(scrape.samples(), limit);
         EXPECT_EQ(Detailed(scrape), Detailed(first)) << room;
@@ -416,8 +417,8 @@ TEST(SeriesLimitTest, LongLabelsTakeMoreOfTheLimit) {
 TEST(AlertSeriesTest, AreTheSameAloneAndInTheWhole) {
   MetricFilter filter;
   filter.Disable("nccl_node_progress_total");
-  const ScrapedNode whole(*ExampleSnapshot(), kSeriesLimit, filter);
-  const ScrapedNode alone(*ExampleSnapshot(), kSeriesLimit, filter, Collect::kAlerts);
+  const ScrapedNode whole(ExampleBook(), kSeriesLimit, filter);
+  const ScrapedNode alone(ExampleBook(), kSeriesLimit, filter, Collect::kAlerts);
   for (const MetricRow& row : kMetrics) {
     const bool is_alert = row.part == MetricPart::kAlerts;
     EXPECT_EQ(alone.Values(row.id),

@@ -97,14 +97,19 @@ constexpr collector::NetworkBusBytes kSomeBusBytes{.all = {30, 20}, .timed = {3,
 TEST(SeriesMergingTest, BusBytesOfTheNodeAreSummedWhereLabelsAreShared) {
   collector::CommunicatorSnapshot closed = EmptyCommunicator(1, 0), open = closed;
   closed.is_closed = true;
-  closed.derived.emplace().node.emplace().network = kSomeBusBytes;
-  open.derived.emplace().node.emplace().network = {{.all = {5, 0}, .timed = {1, 0}}};
-  const ScrapedNode scrape(NodeOf({ProcessOf(1, {open, closed})}));
+  const auto with = [](const collector::CommunicatorSnapshot& communicator,
+                       const collector::NetworkBusBytes& bus_bytes) {
+    Counted member{.communicator = communicator, .counts = RankCounts()};
+    member.counts->node.emplace().network = bus_bytes;
+    return member;
+  };
+  const Counted of_open = with(open, {.all = {5, 0}, .timed = {1, 0}});
+  const ScrapedNode scrape(BookOf({{1, {of_open, with(closed, kSomeBusBytes)}}}));
   EXPECT_EQ(scrape.Value(Metric::kNodeNetworkBusBytes, "direction=send,"), 35);
   EXPECT_EQ(scrape.Value(Metric::kNodeNetworkBusBytes, "direction=recv,"), 20);
   EXPECT_EQ(scrape.Value(Metric::kNodeNetworkTimedBusBytes, "direction=send,"), 4);
   EXPECT_EQ(scrape.Value(Metric::kNodeNetworkTimedBusBytes, "direction=recv,"), 2);
-  const ScrapedNode alone(NodeOf({ProcessOf(1, {open})}));
+  const ScrapedNode alone(BookOfOne(of_open));
   EXPECT_THAT(alone.Values(Metric::kNodeNetworkBusBytes), testing::SizeIs(1))
       << "a direction without bytes has none";
 }
@@ -118,21 +123,21 @@ collector::NetworkCounts SomeNetworkCounts() {
 
 // All families by name, so that a further one is among them.
 TEST(SeriesMergingTest, NoRankHasMoreThanTenSeriesOfTheNetworkOnAFullPage) {
-  std::vector<collector::ProcessSnapshot> processes;
+  std::vector<CountedProcess> processes;
   for (uint64_t rank = 0; rank < 2; ++rank) {
-    std::vector<collector::CommunicatorSnapshot> communicators;
+    std::vector<Counted> communicators;
     for (uint64_t id = 1; id <= 2; ++id) {
-      collector::CommunicatorSnapshot communicator = EmptyCommunicator(id, rank);
+      Counted member{.communicator = EmptyCommunicator(id, rank), .counts = RankCounts()};
+      collector::CommunicatorSnapshot& communicator = member.communicator;
       for (size_t i = 0; i < kFunctionCount; ++i)
         AddOperation(communicator, static_cast<Function>(i), 1 << 24, 1000);
       communicator.network = SomeNetworkCounts();
-      collector::DerivedCounts& derived = communicator.derived.emplace();
-      if (rank == 0) derived.node.emplace().network = kSomeBusBytes;
-      communicators.push_back(std::move(communicator));
+      if (rank == 0) member.counts->node.emplace().network = kSomeBusBytes;
+      communicators.push_back(std::move(member));
     }
-    processes.push_back(ProcessOf(1 + rank, std::move(communicators)));
+    processes.push_back({.pid = 1 + rank, .communicators = std::move(communicators)});
   }
-  const ScrapedNode scrape(NodeOf(std::move(processes)));
+  const ScrapedNode scrape(BookOf(processes));
   std::map<std::string, size_t> of_ranks, of_nodes;
   for (const MetricRow& row : kMetrics) {
     const bool is_of_rank = row.name.starts_with("nccl_network_");
@@ -189,13 +194,13 @@ TEST(SeriesMergingTest, OverflowSlotsOfAJobAreOneOtherCommunicator) {
 }
 
 TEST(SeriesMergingTest, BusBytesOfTheNodeAreThereForCommunicatorsWithoutSeries) {
-  collector::CommunicatorSnapshot overflow = Overflow();
-  AddOperation(overflow, Function::kSend, 64, 0);
-  overflow.derived.emplace().node.emplace().network.emplace();
+  Counted overflow{.communicator = Overflow(), .counts = RankCounts()};
+  AddOperation(overflow.communicator, Function::kSend, 64, 0);
+  overflow.counts->node.emplace().network.emplace();
   SeriesMemory memory;
-  ScrapedNode(NodeOfOne(overflow), {}, memory);
-  overflow.derived->node->network = kSomeBusBytes;
-  const ScrapedNode scrape(NodeOfOne(overflow), {}, memory);
+  ScrapedNode(BookOfOne(overflow), {}, memory);
+  overflow.counts->node->network = kSomeBusBytes;
+  const ScrapedNode scrape(BookOfOne(overflow), {}, memory);
   EXPECT_EQ(scrape.Value(Metric::kNodeNetworkBusBytes,
                          "comm=other,comm_name=,rank=,gpu=,uid=1000,direction=send,"),
             30);
@@ -211,19 +216,21 @@ TEST(SeriesMergingTest, ACommunicatorWithAllFunctionsFitsTheRoomKeptForOthers) {
   overflow.network.emplace();
   for (collector::NetworkDirectionCounts& counts : overflow.network->directions)
     counts = {.wait_ns = {1, 1, 1, 1}, .bytes = 1, .operations = 1};
-  overflow.derived.emplace().node.emplace().network = kSomeBusBytes;
+  RankCounts counts;
+  counts.node.emplace().network = kSomeBusBytes;
   MetricFilter most;
   most.SetDurationBounds("0.001,0.002,0.004,0.008,0.016,0.032,0.064,0.128,0.25,0.5,1,2,4,8,16,32");
   most.SetBandwidthBounds(
       "1e8,2e8,4e8,8e8,1e9,2e9,4e9,8e9,1e10,2e10,4e10,8e10,1e11,2e11,4e11,8e11");
   ASSERT_EQ(most.duration_bounds().size(), kMaxClassicBounds);
   ASSERT_EQ(most.bandwidth_bounds().size(), kMaxClassicBounds);
-  const auto samples = [&](const collector::NodeSnapshot& node) {
+  const auto samples = [&](const Book& node) {
     SeriesMemory memory(most);
     ScrapedNode(NodeOfOne(before), most, memory);
     return ScrapedNode(node, most, memory).samples();
   };
-  EXPECT_LE(samples(NodeOfOne(overflow)) - samples(NodeOf({ProcessOf(1, {})})), kSeriesForOthers);
+  EXPECT_LE(samples(BookOfOne({overflow, counts})) - samples(BookOf(NodeOf({ProcessOf(1, {})}))),
+            kSeriesForOthers);
 }
 
 }  // namespace

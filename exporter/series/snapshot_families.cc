@@ -31,9 +31,10 @@ constexpr std::array kPassingFamilies{
 
 class SnapshotFamilies {
  public:
-  SnapshotFamilies(const collector::NodeSnapshot& snapshot, size_t series_limit,
-                   SeriesMemory& memory, ScrapeMemory& scrape_memory, Exposition& exposition)
-      : snapshot_(snapshot),
+  SnapshotFamilies(const Book& book, size_t series_limit, SeriesMemory& memory,
+                   ScrapeMemory& scrape_memory, Exposition& exposition)
+      : book_(book),
+        snapshot_(*book.node),
         series_limit_(series_limit),
         named_limit_(series_limit - std::min(series_limit, kSeriesForOthers)),
         memory_(memory),
@@ -48,8 +49,8 @@ class SnapshotFamilies {
     AddSegments();
     memory_.labels.SetTime(snapshot_.taken_realtime_ns);
     const std::vector<ProcessGroup> processes =
-        ProcessGroups(snapshot_, memory_.labels, scrape_memory_.departed);
-    SeriesGroups groups(snapshot_, ReplacedProcessesOf(processes), memory_.labels,
+        ProcessGroups(book_, memory_.labels, scrape_memory_.departed);
+    SeriesGroups groups(book_, ReplacedProcessesOf(processes), memory_.labels,
                         scrape_memory_.departed);
     for (const GroupMember& member : groups.unbudgeted()) {
       drops_.Add(member.process->uid, SeriesLoss::kNew, 1);
@@ -365,6 +366,7 @@ class SnapshotFamilies {
     scrape_memory_.departed.End();
   }
 
+  const Book& book_;
   const collector::NodeSnapshot& snapshot_;
   const size_t series_limit_;
   const size_t named_limit_;
@@ -385,14 +387,13 @@ class SnapshotFamilies {
 
 }  // namespace
 
-SeriesDrops AddSnapshotFamilies(std::shared_ptr<const collector::NodeSnapshot> snapshot,
-                                size_t series_limit, SeriesMemory& memory, Exposition& exposition,
-                                Collect collect) {
-  exposition.owners.push_back(snapshot);
+SeriesDrops AddSnapshotFamilies(std::shared_ptr<const Book> book, size_t series_limit,
+                                SeriesMemory& memory, Exposition& exposition, Collect collect) {
+  exposition.owners.push_back(book);
   ScrapeMemory& scrape_memory = collect == Collect::kAlerts ? memory.alerts : memory.whole;
-  scrape_memory.departed.Begin(snapshot);
-  scrape_memory.others.Begin(snapshot);
-  return SnapshotFamilies(*snapshot, series_limit, memory, scrape_memory, exposition).Add();
+  scrape_memory.departed.Begin(book);
+  scrape_memory.others.Begin(book);
+  return SnapshotFamilies(*book, series_limit, memory, scrape_memory, exposition).Add();
 }
 
 }  // namespace nccl_exporter::exporter

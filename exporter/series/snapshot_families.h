@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AddSnapshotFamilies(), which turns a NodeSnapshot into the series of an exposition, up to the
-// limit of series. For the thread that makes the scrape.
+// AddSnapshotFamilies(), which turns a snapshot and its book into the series of an exposition, up
+// to the limit of series. For the thread that makes the scrape.
 //
 // A scrape holds at most `series_limit` samples, of which kSeriesForOthers are kept for
 // comm="other". If a snapshot has more, detail is lost first:
@@ -29,6 +29,7 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/exposition/exposition.h"
+#include "exporter/ledger/book.h"
 #include "exporter/series/collect.h"
 #include "exporter/series/function_groups.h"
 #include "exporter/series/kept/departed_counts.h"
@@ -101,12 +102,12 @@ struct SeriesDrops {
   }
 };
 
-// Fills the catalogue's families of `exposition`, which keeps the snapshot alive. `memory` and the
+// Fills the catalogue's families of `exposition`, which keeps the book alive. `memory` and the
 // exposition are made with the same filter; with different ones, dropped labels stay or families
 // are filled that are not served. It is also made with the
 // same `collect`.
-SeriesDrops AddSnapshotFamilies(std::shared_ptr<const collector::NodeSnapshot> snapshot,
-                                size_t series_limit, SeriesMemory& memory, Exposition& exposition,
+SeriesDrops AddSnapshotFamilies(std::shared_ptr<const Book> book, size_t series_limit,
+                                SeriesMemory& memory, Exposition& exposition,
                                 Collect collect = Collect::kWhole);
 
 }  // namespace nccl_exporter::exporter

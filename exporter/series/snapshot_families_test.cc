@@ -196,21 +196,26 @@ TEST(SnapshotFamiliesTest, StalledCommunicatorsShowTheirStateAndOthersDoNot) {
   communicator.completion_is_known = true;
   communicator.in_flight = {
       {.function = Function::kReduce, .start_realtime_ns = 1700000000250000000}};
-  communicator.derived.emplace().progress = 17;
   communicator.ranks = 64;
   collector::ProcessSnapshot process = ProcessOf(1, {communicator});
-  process.derived.emplace().progress = 117;
+  const auto book = [&](bool is_quiet) {
+    Book of_process = BookOf(NodeOf({process}));
+    of_process.rows[0].counts = ProcessCounts{.progress = 117};
+    for (std::optional<RankCounts>& counts : of_process.rows[0].ranks) {
+      counts.emplace().progress = 17;
+      counts->is_quiet = is_quiet;
+    }
+    return of_process;
+  };
   for (const Collect collect : {Collect::kWhole, Collect::kAlerts}) {
-    process.communicators[0].derived->is_quiet = false;
-    const ScrapedNode busy(NodeOf({process}), kSeriesLimit, {}, collect);
+    const ScrapedNode busy(book(false), kSeriesLimit, {}, collect);
     EXPECT_EQ(busy.Value(Metric::kProcessHalted, "pid=1,"), 0);
     for (const Metric metric : {Metric::kStalledStartedSequence, Metric::kStalledCompletedSequence,
                                 Metric::kStalledInFlight, Metric::kStalledOldestInFlightStart,
                                 Metric::kStalledCommunicatorRanks, Metric::kStalledProgress,
                                 Metric::kStalledProcessProgress})
       EXPECT_TRUE(busy.Values(metric).empty());
-    process.communicators[0].derived->is_quiet = true;
-    const ScrapedNode stalled(NodeOf({process}), kSeriesLimit, {}, collect);
+    const ScrapedNode stalled(book(true), kSeriesLimit, {}, collect);
     EXPECT_EQ(stalled.Value(Metric::kStalledStartedSequence, "rank=0,"), 9);
     EXPECT_EQ(stalled.Value(Metric::kStalledCompletedSequence, "rank=0,"), 8);
     EXPECT_EQ(stalled.Value(Metric::kStalledInFlight, "rank=0,"), 1);
@@ -220,17 +225,17 @@ TEST(SnapshotFamiliesTest, StalledCommunicatorsShowTheirStateAndOthersDoNot) {
     EXPECT_EQ(stalled.Value(Metric::kStalledProgress, "rank=0,"), 17);
     EXPECT_EQ(stalled.Value(Metric::kStalledProcessProgress), 117) << "an operation is in flight";
     process.communicators[0].in_flight.clear();
-    const ScrapedNode idle(NodeOf({process}), kSeriesLimit, {}, collect);
+    const ScrapedNode idle(book(true), kSeriesLimit, {}, collect);
     EXPECT_TRUE(idle.Values(Metric::kStalledProcessProgress).empty()) << "nothing is unseen";
     process.communicators[0].in_flight = communicator.in_flight;
   }
   // Completion is not known.
   process.communicators[0].completion_is_known = false;
-  const ScrapedNode blind(NodeOf({process}));
+  const ScrapedNode blind(book(true));
   EXPECT_EQ(blind.Value(Metric::kStalledStartedSequence), 9);
   EXPECT_EQ(blind.Value(Metric::kStalledProcessProgress), 117);
   process.communicators.push_back(process.communicators[0]);
-  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kStalledProcessProgress), 117)
+  EXPECT_EQ(ScrapedNode(book(true)).Value(Metric::kStalledProcessProgress), 117)
       << "of a row with two of its communicators once";
   process.communicators.pop_back();
   for (const Metric metric : {Metric::kStalledCompletedSequence, Metric::kStalledInFlight,
@@ -246,18 +251,25 @@ collector::ProcessSnapshot FullyKnownProcess() {
   communicator.pci_bus_id = "0000:3b:00.0";
   communicator.in_flight = {{.function = Function::kReduce, .start_realtime_ns = 1}};
   communicator.completion_is_known = true;
-  communicator.derived.emplace().is_quiet = true;
-  communicator.derived->node.emplace().is_lowest = true;
-  communicator.derived->node->progress = 1;
-  communicator.derived->steps.emplace().waits_ns[{Function::kAllReduce, 3}] = 1;
   communicator.arrivals.emplace().compared = 1;
   collector::ProcessSnapshot process = ProcessOf(1, {communicator});
   process.numbers = communicator.numbers;
-  process.derived.emplace().progress = 1;
   process.identity.clear();
   for (const IdentityVariable& variable : kIdentityVariables)
     process.identity.emplace_back(variable.name, "7");
   return process;
+}
+
+// The book of a node with that process alone.
+Book FullyKnownBook(collector::ProcessSnapshot process) {
+  Book book = BookOf(NodeOf({std::move(process)}));
+  book.rows[0].counts = ProcessCounts{.progress = 1};
+  RankCounts& counts = book.rows[0].ranks[0].emplace();
+  counts.is_quiet = true;
+  counts.node.emplace().is_lowest = true;
+  counts.node->progress = 1;
+  counts.steps.emplace().waits_ns[{Function::kAllReduce, 3}] = 1;
+  return book;
 }
 
 void Ask(collector::ProcessSnapshot& process, const std::string& name, const std::string& value) {
@@ -274,7 +286,7 @@ TEST(SnapshotFamiliesTest, LabelsOfTheUsersOwnAreOnTheInfoOfARankOrOnEverySeries
   Ask(process, "", "nothing");
   const auto lacking = [&](const MetricFilter& filter) {
     size_t count = 0;
-    const ScrapedNode scrape(NodeOf({process}), kSeriesLimit, filter);
+    const ScrapedNode scrape(FullyKnownBook(process), kSeriesLimit, filter);
     for (const MetricRow& row : kMetrics) {
       for (const auto& [labels, value] : scrape.Values(row.id)) {
         EXPECT_EQ(labels.find("99"), std::string::npos) << labels;
@@ -296,8 +308,7 @@ TEST(SnapshotFamiliesTest, LabelsOfTheUsersOwnAreOnTheInfoOfARankOrOnEverySeries
 
 // So a name that gets a meaning here is refused from then on.
 TEST(SnapshotFamiliesTest, NoLabelOfASeriesMayBeAskedFor) {
-  const auto snapshot = ExampleSnapshot();
-  const ScrapedNode scrape(*snapshot);
+  const ScrapedNode scrape(ExampleBook());
   size_t names = 0;
   for (const MetricRow& row : kMetrics) {
     for (const auto& [labels, value] : scrape.Values(row.id)) {
@@ -318,7 +329,7 @@ TEST(SnapshotFamiliesTest, SeriesHaveFewEnoughLabelsForStores) {
   collector::ProcessSnapshot with_labels = FullyKnownProcess();
   for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"}) Ask(with_labels, name, "x");
   for (const collector::ProcessSnapshot& process : {FullyKnownProcess(), with_labels}) {
-    const ScrapedNode scrape(NodeOf({process}));
+    const ScrapedNode scrape(FullyKnownBook(process));
     size_t families = 0;
     for (const MetricRow& row : kMetrics) {
       if (row.part != MetricPart::kAlerts) continue;
@@ -336,7 +347,7 @@ TEST(SnapshotFamiliesTest, SeriesHaveFewEnoughLabelsForStores) {
   std::erase_if(in_slurm.identity, [](const auto& pair) {
     return pair.first.starts_with("POD_") || pair.first == "CONTAINER_NAME";
   });
-  EXPECT_EQ(ScrapedNode(NodeOf({in_slurm}))
+  EXPECT_EQ(ScrapedNode(FullyKnownBook(in_slurm))
                 .Value(Metric::kRankInfo, "slurm_array_task_id=7,torchelastic_run_id=7,"),
             1)
       << "without pods there is room for these";
@@ -507,7 +518,7 @@ TEST(SnapshotFamiliesTest, SegmentErrorsNameTheOwnersOfTheFiles) {
 }
 
 TEST(SnapshotFamiliesTest, TheExampleHasNoSeriesTwice) {
-  const ScrapedNode scrape(*ExampleSnapshot());
+  const ScrapedNode scrape(ExampleBook());
   for (size_t i = 0; i < kMetricCount; ++i) scrape.Values(static_cast<Metric>(i));
 }
 

@@ -123,14 +123,6 @@ std::shared_ptr<const collector::NodeSnapshot> ExampleSnapshot() {
   auto snapshot = std::make_shared<collector::NodeSnapshot>();
   snapshot->taken_realtime_ns = kStartNs + 100 * kSecondNs;
   snapshot->processes = {TrainingProcess(), OldProcess()};
-  AssumeDerived(*snapshot);
-  collector::DerivedCounts& world = *snapshot->processes.front().communicators.front().derived;
-  world.steps = {.steps = 2,
-                 .waits_ns = {{{.function = Function::kAllReduce, .size_class = 0}, 5000000}},
-                 .since_realtime_ns = kStartNs + 50 * kSecondNs};
-  world.is_quiet = true;  // for 9.5 s
-  world.progress = 12;
-  world.node->progress = 24;
   snapshot->segments = {.live = 1, .starting = 0, .exited = 1, .unusable = 1};
   snapshot->segment_errors[static_cast<size_t>(collector::SegmentError::kBadMagic)] = 3;
   snapshot->segment_troubles = {{.error = collector::SegmentError::kBadMagic,
@@ -145,6 +137,18 @@ std::shared_ptr<const collector::NodeSnapshot> ExampleSnapshot() {
   snapshot->uncompared_operations[static_cast<size_t>(collector::Uncompared::kUncertainClocks)] = 8;
   snapshot->arrival_matching_ns = 1500000;
   return snapshot;
+}
+
+std::shared_ptr<const Book> ExampleBook() {
+  const auto book = std::make_shared<Book>(*AssumedBook(ExampleSnapshot()));
+  RankCounts& world = *book->rows.front().ranks.front();
+  world.steps = {.steps = 2,
+                 .waits_ns = {{{.function = Function::kAllReduce, .size_class = 0}, 5000000}},
+                 .since_realtime_ns = kStartNs + 50 * kSecondNs};
+  world.is_quiet = true;  // for 9.5 s
+  world.progress = 12;
+  world.node->progress = 24;
+  return book;
 }
 
 }  // namespace nccl_exporter::exporter

@@ -24,7 +24,7 @@ template <typename FormatEncoder>
 std::string ExampleAs() {
   Exposition exposition = ExpositionOfCatalogue();
   SeriesMemory memory;
-  AddSnapshotFamilies(ExampleSnapshot(), kSeriesLimit, memory, exposition);
+  AddSnapshotFamilies(ExampleBook(), kSeriesLimit, memory, exposition);
   std::string text;
   FormatEncoder().Encode(exposition, text);
   return text;

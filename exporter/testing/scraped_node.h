@@ -20,19 +20,29 @@
 
 namespace nccl_exporter::exporter {
 
+// A snapshot with its book, or without counts.
+struct NodeToScrape {
+  // Implicit, so that a test writes ScrapedNode(node).
+  NodeToScrape(collector::NodeSnapshot of) : NodeToScrape(BookOf(std::move(of))) {}  // NOLINT
+  NodeToScrape(Book of) : book(std::make_shared<Book>(std::move(of))) {}             // NOLINT
+  NodeToScrape(std::shared_ptr<const Book> of) : book(std::move(of)) {}              // NOLINT
+
+  std::shared_ptr<const Book> book;
+};
+
 class ScrapedNode {
  public:
-  explicit ScrapedNode(collector::NodeSnapshot snapshot, size_t series_limit = kSeriesLimit,
+  explicit ScrapedNode(NodeToScrape node, size_t series_limit = kSeriesLimit,
                        const MetricFilter& filter = {}, Collect collect = Collect::kWhole)
       : own_memory_(std::make_unique<SeriesMemory>(filter)),
         exposition_(ExpositionOfCatalogue(filter, collect)),
-        drops_(Scrape(std::move(snapshot), series_limit, *own_memory_, collect)) {}
+        drops_(Scrape(node, series_limit, *own_memory_, collect)) {}
 
   // A scrape after others with the same memory.
-  ScrapedNode(collector::NodeSnapshot snapshot, const MetricFilter& filter, SeriesMemory& memory,
+  ScrapedNode(NodeToScrape node, const MetricFilter& filter, SeriesMemory& memory,
               size_t series_limit = kSeriesLimit, Collect collect = Collect::kWhole)
       : exposition_(ExpositionOfCatalogue(filter, collect)),
-        drops_(Scrape(std::move(snapshot), series_limit, memory, collect)) {}
+        drops_(Scrape(node, series_limit, memory, collect)) {}
 
   // Series of a metric as label texts with their values: {"comm=...,rank=3": 1.5}.
   std::map<std::string, double> Values(Metric metric) const {
@@ -82,10 +92,9 @@ class ScrapedNode {
     return text;
   }
 
-  SeriesDrops Scrape(collector::NodeSnapshot snapshot, size_t series_limit, SeriesMemory& memory,
+  SeriesDrops Scrape(const NodeToScrape& node, size_t series_limit, SeriesMemory& memory,
                      Collect collect) {
-    return AddSnapshotFamilies(std::make_shared<const collector::NodeSnapshot>(std::move(snapshot)),
-                               series_limit, memory, exposition_, collect);
+    return AddSnapshotFamilies(node.book, series_limit, memory, exposition_, collect);
   }
 
   std::unique_ptr<SeriesMemory> own_memory_;
@@ -97,6 +106,41 @@ inline collector::NodeSnapshot NodeOf(std::vector<collector::ProcessSnapshot> pr
   collector::NodeSnapshot snapshot;
   snapshot.processes = std::move(processes);
   return snapshot;
+}
+
+// A communicator and its counts, as a test makes them.
+struct Counted {
+  collector::CommunicatorSnapshot communicator;
+  std::optional<RankCounts> counts;
+};
+struct CountedProcess {
+  uint64_t pid = 0;
+  std::vector<Counted> communicators;
+  std::optional<ProcessCounts> counts = {};
+};
+
+inline Book BookOf(const std::vector<CountedProcess>& processes) {
+  collector::NodeSnapshot node;
+  for (const CountedProcess& process : processes) {
+    node.processes.push_back(EmptyProcess(process.pid));
+    for (const Counted& one : process.communicators)
+      node.processes.back().communicators.push_back(one.communicator);
+  }
+  Book book = BookOf(std::move(node));
+  for (size_t i = 0; i < processes.size(); ++i) {
+    book.rows[i].counts = processes[i].counts;
+    for (size_t j = 0; j < processes[i].communicators.size(); ++j)
+      book.rows[i].ranks[j] = processes[i].communicators[j].counts;
+  }
+  return book;
+}
+
+inline Book BookOfOne(Counted communicator) {
+  return BookOf({CountedProcess{.pid = 1, .communicators = {std::move(communicator)}}});
+}
+
+inline Book AssumedBookOf(collector::NodeSnapshot snapshot) {
+  return *AssumedBook(std::make_shared<collector::NodeSnapshot>(std::move(snapshot)));
 }
 
 inline collector::ProcessSnapshot ProcessOf(

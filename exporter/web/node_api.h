@@ -15,8 +15,8 @@
 #include "exporter/findings/node_watch.h"
 #include "exporter/http/answer_budget.h"
 #include "exporter/http/http_server.h"
+#include "exporter/ledger/book_source.h"
 #include "exporter/ledger/shared_read.h"
-#include "exporter/ledger/snapshot_source.h"
 #include "exporter/web/node_json.h"
 
 namespace nccl_exporter::exporter {
@@ -26,9 +26,8 @@ inline constexpr std::chrono::milliseconds kApiLifetime{500};
 
 class NodeApi {
  public:
-  // `snapshots`, `watch` and `budget` outlive this object.
-  NodeApi(SnapshotSource& snapshots, const NodeWatch& watch, DaemonFacts facts,
-          AnswerBudget& budget);
+  // `books`, `watch` and `budget` outlive this object.
+  NodeApi(BookSource& books, const NodeWatch& watch, DaemonFacts facts, AnswerBudget& budget);
 
   // Any thread; those that come while an answer is made wait for it. Status 503 if there is no room
   // for it.
@@ -64,7 +63,7 @@ class NodeApi {
 
   static constexpr std::string_view kJson = "application/json";
 
-  SnapshotSource& snapshots_;
+  BookSource& books_;
   const NodeWatch& watch_;
   const DaemonFacts facts_;
   AnswerBudget& budget_;
@@ -73,9 +72,9 @@ class NodeApi {
   SharedRead<Bodies> in_flight_;
 };
 
-inline NodeApi::NodeApi(SnapshotSource& snapshots, const NodeWatch& watch, DaemonFacts facts,
+inline NodeApi::NodeApi(BookSource& books, const NodeWatch& watch, DaemonFacts facts,
                         AnswerBudget& budget)
-    : snapshots_(snapshots),
+    : books_(books),
       watch_(watch),
       facts_(std::move(facts)),
       budget_(budget),
@@ -98,7 +97,7 @@ inline HttpResponse NodeApi::Answer(const HttpRequest& request, std::string_view
 }
 
 inline std::shared_ptr<const NodeApi::Bodies> NodeApi::Make(Write* write) {
-  const std::shared_ptr<const collector::NodeSnapshot> node = snapshots_.Take();
+  const std::shared_ptr<const collector::NodeSnapshot> node = books_.Take()->node;
   const auto bodies = std::make_shared<Bodies>();
   std::string text;
   watch_.Read([&](const NodeJudge& judge) { text = write(*node, judge, facts_); });

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "exporter/exposition/exposition.h"
-#include "exporter/ledger/snapshot_source.h"
+#include "exporter/ledger/book_source.h"
 #include "exporter/series/collect.h"
 #include "exporter/series/metric_filter.h"
 #include "exporter/series/snapshot_families.h"
@@ -16,8 +16,8 @@ namespace nccl_exporter::exporter {
 // Used by one thread.
 class NodeExposition {
  public:
-  // `snapshots` and `daemon` outlive this object.
-  NodeExposition(SnapshotSource& snapshots, DaemonMetrics& daemon, size_t series_limit,
+  // `books` and `daemon` outlive this object.
+  NodeExposition(BookSource& books, DaemonMetrics& daemon, size_t series_limit,
                  const MetricFilter& filter);
 
   // Takes a snapshot for it. The whole or the alert series: what the limit leaves for detail is
@@ -25,16 +25,16 @@ class NodeExposition {
   Exposition Next(Collect collect);
 
  private:
-  SnapshotSource& snapshots_;
+  BookSource& books_;
   DaemonMetrics& daemon_;
   const size_t series_limit_;
   const MetricFilter filter_;
   SeriesMemory memory_;  // from one exposition to the next
 };
 
-inline NodeExposition::NodeExposition(SnapshotSource& snapshots, DaemonMetrics& daemon,
-                                      size_t series_limit, const MetricFilter& filter)
-    : snapshots_(snapshots),
+inline NodeExposition::NodeExposition(BookSource& books, DaemonMetrics& daemon, size_t series_limit,
+                                      const MetricFilter& filter)
+    : books_(books),
       daemon_(daemon),
       series_limit_(series_limit),
       filter_(filter),
@@ -43,7 +43,7 @@ inline NodeExposition::NodeExposition(SnapshotSource& snapshots, DaemonMetrics& 
 inline Exposition NodeExposition::Next(Collect collect) {
   Exposition exposition = ExpositionOfCatalogue(filter_, collect);
   daemon_.CountDrops(
-      AddSnapshotFamilies(snapshots_.Take(), series_limit_, memory_, exposition, collect));
+      AddSnapshotFamilies(books_.Take(), series_limit_, memory_, exposition, collect));
   daemon_.AddTo(exposition);
   return exposition;
 }

@@ -43,7 +43,7 @@ class NodeJsonTest : public testing::Test {
       for (collector::CommunicatorSnapshot& communicator : process.communicators)
         communicator.slot = slot++;
     }
-    judge_.Record(node_, 0);
+    judge_.Record(BookOf(node_), 0);
     node_.taken_realtime_ns += kStepNs;
     collector::CommunicatorSnapshot& world = node_.processes[0].communicators[0];
     AddOperation(world, Function::kAllReduce, 1 << 20, 4000000);
@@ -57,7 +57,7 @@ class NodeJsonTest : public testing::Test {
         communicator.network_bus_bytes->timed[0] += 3 << 20;
       }
     }
-    judge_.Record(node_, kStepNs);
+    judge_.Record(BookOf(node_), kStepNs);
     answer_ = Answer(node_, judge_);
   }
 

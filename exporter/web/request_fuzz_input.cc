@@ -54,15 +54,12 @@ class Served {
 
   const std::string path_;
   std::string error_;
-  SnapshotSource snapshots_{ExampleSnapshot};
+  BookSource books_{ExampleBook};
   AnswerBudget budget_;
-  ScrapePage scrape_page_{snapshots_, budget_};
-  NodeWatch history_{snapshots_};
-  WebPages pages_{snapshots_,
-                  scrape_page_,
-                  history_,
-                  budget_,
-                  {.node_name = "node", .telemetry_path = "/metrics"}};
+  ScrapePage scrape_page_{books_, budget_};
+  NodeWatch history_{books_};
+  WebPages pages_{
+      books_, scrape_page_, history_, budget_, {.node_name = "node", .telemetry_path = "/metrics"}};
   WebConfigFile file_;
   WebGuard guard_{file_, [this](const HttpRequest& request) { return pages_.Answer(request); },
                   [this](Refusal refusal) { scrape_page_.Count(refusal); }};

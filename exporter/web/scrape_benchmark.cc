@@ -41,9 +41,8 @@ constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 // A node of 8 ranks: what a mixed layout of the simulator leaves behind, which is 3 communicators a
 // rank (a world with 5 collectives, a tensor parallel group with 3, a pipeline with sends and
 // receives), as often as it takes. All but the first three leave the node, arrivals are compared,
-// and the daemon has derived its counters.
-std::shared_ptr<const collector::NodeSnapshot> NodeOf(const collector::NodeSnapshot& job,
-                                                      size_t times) {
+// and the daemon has kept its book.
+std::shared_ptr<const Book> NodeOf(const collector::NodeSnapshot& job, size_t times) {
   auto node = std::make_shared<collector::NodeSnapshot>(job);
   for (collector::ProcessSnapshot& process : node->processes) {
     process.is_alive = true;  // a halted one has the series of stalled communicators
@@ -59,14 +58,13 @@ std::shared_ptr<const collector::NodeSnapshot> NodeOf(const collector::NodeSnaps
     for (collector::CommunicatorSnapshot& communicator : process.communicators)
       communicator.arrivals = {.compared = communicator.started_sequence, .last = 815};
   }
-  AssumeDerived(*node);
-  return node;
+  return AssumedBook(node);
 }
 
-Exposition ExpositionOf(std::shared_ptr<const collector::NodeSnapshot> snapshot,
-                        SeriesMemory& memory, Collect collect = Collect::kWhole) {
+Exposition ExpositionOf(std::shared_ptr<const Book> book, SeriesMemory& memory,
+                        Collect collect = Collect::kWhole) {
   Exposition exposition = ExpositionOfCatalogue({}, collect);
-  AddSnapshotFamilies(std::move(snapshot), kNoLimit, memory, exposition, collect);
+  AddSnapshotFamilies(std::move(book), kNoLimit, memory, exposition, collect);
   return exposition;
 }
 
@@ -89,14 +87,14 @@ void Report(benchmark::State& state, const Exposition& exposition, size_t bytes)
   state.counters["rss_mib"] = ResidentMib();
 }
 
-using Node = std::shared_ptr<const collector::NodeSnapshot>;
+using Node = std::shared_ptr<const Book>;
 
 // The whole way that a request takes but for the network and the reading of segments.
 void Scrape(benchmark::State& state, const Node& node, Collect collect, HttpRequest request) {
   if (collect == Collect::kAlerts) request.query = {{std::string(kCollectParameter), "alerts"}};
-  SnapshotSource snapshots([&] { return node; });
+  BookSource books([&] { return node; });
   AnswerBudget budget;
-  ScrapePage page(snapshots, budget, kNoLimit);
+  ScrapePage page(books, budget, kNoLimit);
   size_t bytes = 0;
   for (auto _ : state) bytes = page.Answer(request).bytes().size();
   SeriesMemory memory;

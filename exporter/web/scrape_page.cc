@@ -27,10 +27,10 @@ void ScrapesInProgress::End(const std::string& client) {
   if (--by_client_[client] == 0) by_client_.erase(client);
 }
 
-ScrapePage::ScrapePage(SnapshotSource& snapshots, AnswerBudget& budget, size_t series_limit,
+ScrapePage::ScrapePage(BookSource& books, AnswerBudget& budget, size_t series_limit,
                        const MetricFilter& filter, std::string_view commit)
     : daemon_(Limits(series_limit), commit),
-      exposition_(snapshots, daemon_, series_limit, filter),
+      exposition_(books, daemon_, series_limit, filter),
       builder_([&exposition = exposition_](Collect collect) { return exposition.Next(collect); },
                budget) {}
 

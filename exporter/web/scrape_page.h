@@ -14,7 +14,7 @@
 #include "exporter/findings/finding.h"
 #include "exporter/http/answer_budget.h"
 #include "exporter/http/http_server.h"
-#include "exporter/ledger/snapshot_source.h"
+#include "exporter/ledger/book_source.h"
 #include "exporter/web/daemon_metrics.h"
 #include "exporter/web/node_exposition.h"
 #include "exporter/web/page_builder.h"
@@ -42,9 +42,9 @@ class ScrapesInProgress {
 
 class ScrapePage {
  public:
-  // `snapshots` and `budget` outlive this object. `commit` is that of the program, empty if not
+  // `books` and `budget` outlive this object. `commit` is that of the program, empty if not
   // known.
-  ScrapePage(SnapshotSource& snapshots, AnswerBudget& budget, size_t series_limit = kSeriesLimit,
+  ScrapePage(BookSource& books, AnswerBudget& budget, size_t series_limit = kSeriesLimit,
              const MetricFilter& filter = {}, std::string_view commit = {});
 
   HttpResponse Answer(const HttpRequest& request);

@@ -15,14 +15,14 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-// Mean time of an operation of the rank; NaN where none was timed.
+// Mean time of the rank's timed operations; NaN where none was timed.
 double MeanSecondsOf(const RankDelta& rank, Function function) {
   double busy = 0;
   uint64_t operations = 0;
   for (const TrafficDelta& traffic : rank.traffic) {
-    if (traffic.function != function || traffic.timed_operations == 0) continue;
+    if (traffic.function != function) continue;
     busy += traffic.BusySeconds();
-    operations += traffic.operations;
+    operations += traffic.timed_operations;
   }
   return operations == 0 ? kUnknown : busy / static_cast<double>(operations);
 }

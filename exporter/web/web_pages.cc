@@ -15,14 +15,14 @@ HttpResponse Text(int status, std::string_view body) {
 
 }  // namespace
 
-WebPages::WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const NodeWatch& watch,
+WebPages::WebPages(BookSource& books, ScrapePage& scrape_page, const NodeWatch& watch,
                    AnswerBudget& budget, DaemonFacts facts, TracePage* trace)
-    : snapshots_(snapshots),
+    : books_(books),
       scrape_page_(scrape_page),
       telemetry_path_(facts.telemetry_path),
       fault_(facts.fault),
       assets_(telemetry_path_),
-      api_(snapshots, watch, std::move(facts), budget),
+      api_(books, watch, std::move(facts), budget),
       trace_(trace) {}
 
 HttpResponse WebPages::Answer(const HttpRequest& request) {
@@ -53,8 +53,8 @@ HttpResponse WebPages::AnswerFindings(const HttpRequest& request) {
 HttpResponse WebPages::AnswerHealth(const HttpRequest& request) const {
   if (request.path == kHealthyPath) return Text(200, "Healthy\n");
   if (request.path != kReadyPath) return Text(404, "Not found\n");
-  if (!snapshots_.is_ready()) return Text(503, "The first snapshot is not taken yet\n");
-  if (snapshots_.HangsAt(std::chrono::steady_clock::now()))
+  if (!books_.is_ready()) return Text(503, "The first snapshot is not taken yet\n");
+  if (books_.HangsAt(std::chrono::steady_clock::now()))
     return Text(503, "A snapshot does not end: a segment cannot be read\n");
   const std::string fault = fault_();
   return fault.empty() ? Text(200, "Ready\n") : Text(503, fault + '\n');

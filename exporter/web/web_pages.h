@@ -7,7 +7,7 @@
 
 #include "exporter/findings/node_watch.h"
 #include "exporter/http/http_server.h"
-#include "exporter/ledger/snapshot_source.h"
+#include "exporter/ledger/book_source.h"
 #include "exporter/trace/trace_page.h"
 #include "exporter/web/node_api.h"
 #include "exporter/web/page_assets.h"
@@ -19,8 +19,8 @@ namespace nccl_exporter::exporter {
 class WebPages {
  public:
   // All outlive this object. `trace`: null if traces are not served.
-  WebPages(SnapshotSource& snapshots, ScrapePage& scrape_page, const NodeWatch& watch,
-           AnswerBudget& budget, DaemonFacts facts, TracePage* trace = nullptr);
+  WebPages(BookSource& books, ScrapePage& scrape_page, const NodeWatch& watch, AnswerBudget& budget,
+           DaemonFacts facts, TracePage* trace = nullptr);
 
   HttpResponse Answer(const HttpRequest& request);
 
@@ -34,7 +34,7 @@ class WebPages {
   // Counts an answer for which there was no room.
   HttpResponse Counted(HttpResponse response);
 
-  SnapshotSource& snapshots_;
+  BookSource& books_;
   ScrapePage& scrape_page_;
   const std::string telemetry_path_;
   const std::function<std::string()> fault_;

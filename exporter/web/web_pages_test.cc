@@ -27,13 +27,13 @@ class WebPagesTest : public testing::Test {
   void SetUp() override { ASSERT_EQ(server_.Start({"127.0.0.1:0"}), ""); }
   int port() const { return server_.ports().at(0); }
 
-  SnapshotSource::TakeSnapshot take_ = ExampleSnapshot;
-  SnapshotSource snapshots_{[this] { return take_(); }};
-  SnapshotSource snapshots_of_history_{ExampleSnapshot};
+  BookSource::TakeBook take_ = ExampleBook;
+  BookSource books_{[this] { return take_(); }};
+  BookSource books_of_history_{ExampleBook};
   AnswerBudget budget_;
-  ScrapePage scrape_page_{snapshots_, budget_};
-  NodeWatch history_{snapshots_of_history_};
-  WebPages pages_{snapshots_,
+  ScrapePage scrape_page_{books_, budget_};
+  NodeWatch history_{books_of_history_};
+  WebPages pages_{books_,
                   scrape_page_,
                   history_,
                   budget_,
@@ -64,7 +64,7 @@ TEST_F(WebPagesTest, RequestsForTheTableShareOneAnswer) {
   int taken = 0;
   take_ = [&] {
     ++taken;
-    return ExampleSnapshot();
+    return ExampleBook();
   };
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < 20; ++i) EXPECT_EQ(Get(port(), "/debug/inflight").status, 200);
@@ -181,7 +181,7 @@ TEST_F(WebPagesTest, AnswersProbesWithHealthAndReadinessOnly) {
   };
   EXPECT_EQ(status(kHealthyPath), 200);
   EXPECT_EQ(status(kReadyPath), 503);
-  snapshots_.Take();
+  books_.Take();
   EXPECT_EQ(status(kReadyPath), 200);
   EXPECT_EQ(status("/metrics"), 404);
   for (const std::string_view path : kWebPaths) {
@@ -193,7 +193,7 @@ TEST_F(WebPagesTest, AnswersProbesWithHealthAndReadinessOnly) {
 TEST_F(WebPagesTest, IsHealthyAtOnceAndReadyAfterTheFirstSnapshot) {
   EXPECT_EQ(Get(port(), "/-/healthy").status, 200);
   EXPECT_EQ(Get(port(), "/-/ready").status, 503);
-  snapshots_.Take();
+  books_.Take();
   EXPECT_EQ(Get(port(), "/-/ready").status, 200);
 }
 
@@ -244,7 +244,7 @@ TEST_F(WebPagesTest, TracesAreNotServedUnlessAskedFor) {
         return collector::NodeTrace{.node = "here", .processes = {}};
       },
       budget_);
-  WebPages pages(snapshots_, scrape_page_, history_, budget_,
+  WebPages pages(books_, scrape_page_, history_, budget_,
                  {.node_name = "here", .telemetry_path = "/metrics"}, &trace);
   const HttpResponse answer =
       pages.Answer({.path = std::string(kTracePath), .accept = {}, .accept_encoding = {}});
@@ -298,7 +298,7 @@ TEST_F(WebPagesTest, AStuckSnapshotDelaysAScrapeNoLongerThanItsTimeout) {
   std::latch may_end(1);
   take_ = [&] {
     may_end.wait();
-    return ExampleSnapshot();
+    return ExampleBook();
   };
   const HttpAnswer answer = Get(port(), "/metrics", {"X-Prometheus-Scrape-Timeout-Seconds: 0.2"});
   EXPECT_EQ(answer.status, 503);
@@ -311,9 +311,9 @@ TEST_F(WebPagesTest, AStuckSnapshotDelaysAScrapeNoLongerThanItsTimeout) {
 }
 
 TEST(ScrapePageTest, RefusesOnlyTheScrapesOfAnAddressThatAreTooMany) {
-  SnapshotSource snapshots(ExampleSnapshot);
+  BookSource books(ExampleBook);
   AnswerBudget budget;
-  ScrapePage page(snapshots, budget);
+  ScrapePage page(books, budget);
   std::vector<HttpResponse> not_taken_yet;
   for (int i = 0; i < kScrapesPerAddress; ++i) not_taken_yet.push_back(page.Answer({}));
   const HttpResponse refused = page.Answer({});
@@ -332,10 +332,10 @@ TEST(ScrapePageTest, RefusesOnlyTheScrapesOfAnAddressThatAreTooMany) {
 
 // Pages of one scrape after the other, whose clients take nothing, are kept until then.
 TEST(ScrapePageTest, RefusesAScrapeForWhosePageThereIsNoRoom) {
-  SnapshotSource snapshots(ExampleSnapshot);
+  BookSource books(ExampleBook);
   constexpr size_t kThreePages = size_t{400} << 10;
   AnswerBudget budget(kThreePages);
-  ScrapePage page(snapshots, budget);
+  ScrapePage page(books, budget);
   std::vector<HttpResponse> not_taken_yet;
   while (not_taken_yet.empty() || not_taken_yet.back().status == 200) {
     HttpRequest request;
@@ -355,9 +355,9 @@ TEST(ScrapePageTest, RefusesAScrapeForWhosePageThereIsNoRoom) {
 TEST_F(WebPagesTest, IsNotReadyWhileTheDaemonSaysWhy) {
   std::string fault = "The log is blocked";
   WebPages pages(
-      snapshots_, scrape_page_, history_, budget_,
+      books_, scrape_page_, history_, budget_,
       {.node_name = "here", .telemetry_path = "/metrics", .fault = [&] { return fault; }});
-  snapshots_.Take();
+  books_.Take();
   const HttpRequest ready{.path = "/-/ready", .accept = "", .accept_encoding = ""};
   const HttpResponse answer = pages.AnswerHealth(ready);
   EXPECT_EQ(answer.status, 503);
@@ -379,10 +379,11 @@ TEST_F(WebPagesTest, ConcurrentScrapesGetTheSameSeries) {
 }
 
 TEST(ScrapePageTest, CountsSeriesBeyondTheCap) {
-  SnapshotSource snapshots(
-      [] { return NodeOfShape({.communicators = 2, .point_to_point = 0, .collectives = 1}); });
+  BookSource books([] {
+    return AssumedBook(NodeOfShape({.communicators = 2, .point_to_point = 0, .collectives = 1}));
+  });
   AnswerBudget budget;
-  ScrapePage page(snapshots, budget, 1800);
+  ScrapePage page(books, budget, 1800);
   page.Answer({});
   const std::string text(page.Answer({}).bytes());
   const std::string before_count =

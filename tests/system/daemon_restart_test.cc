@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Derived counters while daemons follow each other: what PromQL makes of all scrapes, against the
+// The daemon's own counters while daemons follow each other: what PromQL makes of all scrapes, against the
 // simulator's account of the job.
 #include <gtest/gtest.h>
 

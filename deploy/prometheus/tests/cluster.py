@@ -9,7 +9,7 @@ import dataclasses
 import math
 import re
 
-from derived import Derived, NodeDerived
+from ledger import NodeLedger, RankLedger
 
 STEP = 15  # seconds between scrapes
 TRANSFER = 0.05  # seconds per second that a communicator moves data
@@ -148,7 +148,7 @@ class Cluster:
 
     def table(self):
         """Values of each series by the number of the scrape."""
-        self.counters = {}  # derived ones, by communicator and rank
+        self.counters = {}  # of the ledger, by communicator and rank
         self.progress_of = {}  # starts and completions at the last scrape, by communicator and rank
         self.progress_before = {}  # the same at the scrape before, as far as it is counted for a node
         self.node_counters = {}  # those of a node, by communicator and the lowest rank of the node at that time
@@ -186,7 +186,7 @@ class Cluster:
 
     def serve(self, communicator, rank, index, t, count, table):
         samples = [*self.samples(communicator, rank, t, count)]
-        samples += [sample for sample in self.derived(communicator, rank, samples)
+        samples += [sample for sample in self.kept(communicator, rank, samples)
                     if self.counts_steps(t) or not sample[0].startswith('nccl_rank_step')]
         if not self.is_seen(rank, t):
             return
@@ -209,14 +209,14 @@ class Cluster:
             if progress and rank == min(other for _, other in progress):
                 growth = sum(abs(value - self.progress_before.get(key, 0)) for key, value in progress.items())
                 self.progress_before |= progress
-                self.node_counters.setdefault((communicator, rank), NodeDerived()).advance([self.counters[key] for key in progress], growth)
+                self.node_counters.setdefault((communicator, rank), NodeLedger()).advance([self.counters[key] for key in progress], growth)
             if (communicator, rank) in self.node_counters and self.is_seen(rank, t):
                 for name, labels, value in self.node_counters[communicator, rank].samples(self.labels(communicator, rank)):
                     self.put(table, index, name, labels, value)
 
-    def derived(self, communicator, rank, samples):
+    def kept(self, communicator, rank, samples):
         is_across_nodes = len({self.node(member) for member in communicator.members}) > 1
-        counters = self.counters.setdefault((communicator, rank), Derived(is_across_nodes, STEP))
+        counters = self.counters.setdefault((communicator, rank), RankLedger(is_across_nodes, STEP))
         counters.advance(samples)
         return counters.samples(self.labels(communicator, rank))
 

@@ -28,8 +28,7 @@ void Describe(const RankOnNode& rank, SeenRank& seen) {
                   .numbers = process.numbers,
                   .first_communicator = process.first_communicator,
                   .losses = {},
-                  .communicators = {},
-                  .derived = {}};
+                  .communicators = {}};
   seen.communicator = *rank.communicator;
   seen.communicator.functions = {};
   seen.communicator.in_flight = {};

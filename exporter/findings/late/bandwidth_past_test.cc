@@ -39,7 +39,7 @@ class BandwidthPastTest : public testing::Test {
         if (second_ms != 0) Add(1, bytes, second_ms);
       }
       node_.taken_realtime_ns += 5 * kSecondNs;
-      history_.Record(node_, node_.taken_realtime_ns);
+      history_.Record(BookOf(node_), node_.taken_realtime_ns);
       past_.Record(history_, node_.taken_realtime_ns, node_.taken_realtime_ns);
       has_ever_found_ = has_ever_found_ || !Findings().empty();
     }

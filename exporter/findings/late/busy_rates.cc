@@ -20,16 +20,20 @@ RankRates RatesOfRank(const RankOnNode& rank, const collector::CommunicatorKey& 
                       const RanksWindow& window, const RanksWindow& arrivals) {
   RankRates rates{.rank = rank};
   const RankKey place{key, rank.communicator->rank};
-  if (const auto found = window.ranks.find(place); found != window.ranks.end())
+  if (const auto found = window.ranks.find(place); found != window.ranks.end()) {
     rates.traffic = found->second.traffic;
+    rates.steps = static_cast<double>(found->second.steps) / window.seconds;
+    for (const auto& [kind, wait_ns] : found->second.step_waits_ns)
+      rates.step_waits[kind] = static_cast<double>(wait_ns) / 1e9 / window.seconds;
+  }
   for (const TrafficDelta& delta : rates.traffic) {
     const bool is_p2p = TraitsOf(delta.function).is_point_to_point;
     (is_p2p ? rates.p2p_operations : rates.timed_collectives) +=
         static_cast<double>(is_p2p ? delta.operations : delta.timed_operations) / window.seconds;
-    if (delta.timed_operations == 0) continue;
+    if (delta.busy_ns == 0) continue;
     const double busy = delta.BusySeconds() / window.seconds;
     Add(rates.busy, busy);
-    if (is_p2p) Add(delta.function == Function::kSend ? rates.send_busy : rates.recv_busy, busy);
+    if (is_p2p) Add(rates.p2p_busy, busy);
   }
   if (const auto found = arrivals.ranks.find(place); found != arrivals.ranks.end()) {
     rates.arrivals = found->second.arrivals;
@@ -41,8 +45,7 @@ RankRates RatesOfRank(const RankOnNode& rank, const collector::CommunicatorKey& 
 void AddTo(ProcessRates& process, const RankRates& rank) {
   process.busy += rank.busy.value_or(0);
   process.p2p_operations += rank.p2p_operations;
-  if (rank.send_busy) Add(process.p2p_busy, *rank.send_busy);
-  if (rank.recv_busy) Add(process.p2p_busy, *rank.recv_busy);
+  if (rank.p2p_busy) Add(process.p2p_busy, *rank.p2p_busy);
 }
 
 // Communicators in which two processes say that they are the same rank cannot be told apart.
@@ -68,7 +71,8 @@ bool IsPipeline(const std::vector<RankRates>& ranks, const std::vector<ProcessRa
   if (operations.empty()) return false;
   const auto [least, most] = std::ranges::minmax(operations);
   if (operations.size() == ranks.size() && least >= kAlikeShare * most) return false;
-  return busy.empty() || Quantile(0.5, busy) >= thresholds.straggler_threshold;
+  // Without the time of all of them, they are taken for stages.
+  return busy.size() < ranks.size() || Quantile(0.5, busy) >= thresholds.straggler_threshold;
 }
 
 // Whether sends and receives take time in the communicator, so that a rank waits more than once per
@@ -78,29 +82,16 @@ bool ExchangesByP2p(const std::vector<RankRates>& ranks, const Thresholds& thres
   bool has_any = false;
   for (const RankRates& rank : ranks) {
     has_any = has_any || rank.p2p_operations > 0;
-    if (rank.send_busy) busy.push_back(*rank.send_busy);
-    if (rank.recv_busy) busy.push_back(*rank.recv_busy);
+    if (rank.p2p_busy) busy.push_back(*rank.p2p_busy);
   }
   return has_any && (busy.empty() || Quantile(0.5, busy) >= thresholds.straggler_threshold);
 }
 
-// comm:nccl_steps:rate: that of the rarest collective and size.
-std::optional<double> StepsOf(const std::vector<RankRates>& ranks, double seconds,
-                              double longest_step_seconds) {
-  std::map<std::pair<Function, uint8_t>, uint64_t> most;
-  for (const RankRates& rank : ranks) {
-    for (const TrafficDelta& delta : rank.traffic) {
-      if (TraitsOf(delta.function).is_point_to_point) continue;
-      uint64_t& operations = most[{delta.function, delta.size_class}];
-      operations = std::max(operations, delta.operations);
-    }
-  }
-  std::optional<double> rarest;
-  for (const auto& [kind, operations] : most) {
-    const double rate = static_cast<double>(operations) / seconds;
-    if (rate > 1 / longest_step_seconds && (!rarest || rate < *rarest)) rarest = rate;
-  }
-  return rarest;
+// comm:nccl_steps:rate.
+std::optional<double> StepsOf(const std::vector<RankRates>& ranks) {
+  double most = 0;
+  for (const RankRates& rank : ranks) most = std::max(most, rank.steps);
+  return most > 0 ? std::optional(most) : std::nullopt;
 }
 
 }  // namespace
@@ -144,9 +135,9 @@ NodeRates RatesOf(const collector::NodeSnapshot& node, const NodeHistory& histor
                      .ranks = {},
                      .spans_nodes = spans_nodes[key],
                      .is_pipeline = IsPipeline(ranks, rates.processes, times),
+                     .is_pair = key.ranks == 2 && ExchangesByP2p(ranks, times),
                      .steps = {}};
-    if (common.spans_nodes && !ExchangesByP2p(ranks, times))
-      common.steps = StepsOf(ranks, window.seconds, Seconds(times.longest_step));
+    if (!ExchangesByP2p(ranks, times)) common.steps = StepsOf(ranks);
     std::vector<double> timed;
     for (const RankRates& rank : ranks) timed.push_back(rank.timed_collectives);
     common.median_timed_collectives = Quantile(0.5, timed);

@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <vector>
 
 #include "collector/node_snapshot.h"
 #include "exporter/findings/thresholds.h"
+#include "exporter/ledger/book.h"
 #include "exporter/ledger/local_communicators.h"
 #include "exporter/ledger/node_history.h"
 
@@ -22,17 +24,20 @@ struct ProcessRates {
   std::optional<double> p2p_busy;
 };
 
-// One rank in one communicator. Means stand for all operations.
+// One rank in one communicator.
 struct RankRates {
   RankOnNode rank;  // into the snapshot
   size_t process = 0;
   std::vector<TrafficDelta> traffic = {};  // of the window
-  // Seconds in operations per second; nothing where none was timed. Of those, sends and receives.
+  // Seconds in timed operations per second; nothing where none was timed. Of those, sends and
+  // receives.
   std::optional<double> busy = {};
-  std::optional<double> send_busy = {};
-  std::optional<double> recv_busy = {};
+  std::optional<double> p2p_busy = {};
+  // comm_rank_kind:nccl_step_wait_seconds:rate.
+  std::map<OperationKind, double> step_waits = {};
   double p2p_operations = 0;     // per second
   double timed_collectives = 0;  // per second
+  double steps = 0;              // per second; 0 where the book has none
   collector::ArrivalCounts arrivals = {};
   double lateness = 0;  // seconds per second, against the first rank of the node to arrive
 };
@@ -44,7 +49,10 @@ struct PeerRates {
   bool spans_nodes = false;
   // Its members differ in sends and receives: stages of a pipeline, which are unequal by design.
   bool is_pipeline = false;
-  // Per second, where the lateness of a rank is lost once per step and not once per operation.
+  // comm:nccl_p2p_operations:pair.
+  bool is_pair = false;
+  // comm:nccl_steps:rate, where the lateness of a rank is lost once per step and not once per
+  // operation.
   std::optional<double> steps;
   double median_timed_collectives = 0;  // of all sources
 };

@@ -63,46 +63,38 @@ void FindDeficits(const PeerRates& peers, const Thresholds& thresholds, PeersFou
   }
 }
 
-using Kind = std::pair<Function, uint8_t>;  // and size class
-
-// Of the collectives that were timed, by rank.
-std::map<Kind, double> MedianSeconds(const PeerRates& peers) {
-  std::map<Kind, std::vector<double>> means;
+// Of the ranks that have a wait of the kind.
+std::map<OperationKind, double> MedianStepWaits(const PeerRates& peers) {
+  std::map<OperationKind, std::vector<double>> waits;
   for (const RankRates& rank : peers.ranks) {
-    for (const TrafficDelta& delta : rank.traffic) {
-      if (TraitsOf(delta.function).is_point_to_point || delta.timed_operations == 0) continue;
-      means[{delta.function, delta.size_class}].push_back(delta.MeanSeconds());
-    }
+    for (const auto& [kind, wait] : rank.step_waits) waits[kind].push_back(wait);
   }
-  std::map<Kind, double> medians;
-  for (auto& [kind, seconds] : means) medians[kind] = Quantile(0.5, std::move(seconds));
+  std::map<OperationKind, double> medians;
+  for (auto& [kind, of_ranks] : waits) medians[kind] = Quantile(0.5, std::move(of_ranks));
   return medians;
 }
 
-// comm_rank:nccl_step_wait_deficit:rate: the largest deficit of one operation, per step.
-std::optional<double> StepDeficit(const std::map<Kind, double>& medians, const RankRates& rank,
-                                  double steps) {
+// The largest deficit of one operation of each step. Nothing where no wait of a step is known.
+std::optional<double> StepDeficit(const std::map<OperationKind, double>& medians,
+                                  const RankRates& rank) {
   std::optional<double> largest;
-  for (const TrafficDelta& delta : rank.traffic) {
-    const auto median = medians.find({delta.function, delta.size_class});
-    if (median == medians.end() || delta.timed_operations == 0) continue;
-    const double deficit = (median->second - delta.MeanSeconds()) * steps;
+  for (const auto& [kind, wait] : rank.step_waits) {
+    const double deficit = medians.at(kind) - wait;
     if (!largest || deficit > *largest) largest = deficit;
   }
   return largest;
 }
 
-// comm_rank:nccl_step_wait_deficit:late.
+// comm_rank:nccl_step_wait_deficit:rate.
 void FindCosts(const PeerRates& peers, const Thresholds& thresholds, PeersFound& found) {
   found.cost.resize(peers.ranks.size());
   if (!found.has_deficit) return;
-  const std::map<Kind, double> medians = MedianSeconds(peers);
+  const std::map<OperationKind, double> medians = MedianStepWaits(peers);
   for (size_t i = 0; i < peers.ranks.size(); ++i) {
     if (!found.deficit[i]) continue;
-    const std::optional<double> of_step =
-        peers.steps ? StepDeficit(medians, peers.ranks[i], *peers.steps) : std::nullopt;
-    const double cost = of_step.value_or(*found.deficit[i]);
-    if (cost > thresholds.straggler_threshold) found.cost[i] = cost;
+    const std::optional<double> cost =
+        peers.steps ? StepDeficit(medians, peers.ranks[i]) : found.deficit[i];
+    if (cost && *cost > thresholds.straggler_threshold) found.cost[i] = cost;
   }
 }
 

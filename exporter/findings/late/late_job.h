@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "exporter/findings/late_ranks.h"
+#include "exporter/ledger/ledger.h"
 #include "exporter/ledger/node_history.h"
 #include "exporter/testing/example_snapshot.h"
 
@@ -20,7 +22,9 @@ class LateJob {
   static constexpr int64_t kStepSeconds = 5;
 
   explicit LateJob(size_t processes, const Thresholds& times = {}, double time_scale = 1)
-      : late_(times), step_ns_(static_cast<int64_t>(kStepSeconds * kSecondNs / time_scale)) {
+      : ledger_(TimesOf(times, time_scale)),
+        late_(times),
+        step_ns_(static_cast<int64_t>(kStepSeconds * kSecondNs / time_scale)) {
     node_.taken_realtime_ns = 1700000000 * kSecondNs;
     for (size_t i = 0; i < processes; ++i) {
       node_.processes.push_back(EmptyProcess(5000 + i));
@@ -83,7 +87,10 @@ class LateJob {
       work();
       node_.taken_realtime_ns += step_ns_;
       monotonic_ns_ += step_ns_;
-      history_.Record(node_, monotonic_ns_);
+      const auto node = std::make_shared<const collector::NodeSnapshot>(node_);
+      history_.Record(*ledger_.Enter(node, {.monotonic_ns = monotonic_ns_,
+                                            .realtime_ns = node_.taken_realtime_ns}),
+                      monotonic_ns_);
       late_.Record(node_, history_, monotonic_ns_);
       for (const Finding& finding : Findings())
         named_.push_back(finding.culprits.front().pid - 5000);
@@ -103,7 +110,14 @@ class LateJob {
   collector::NodeSnapshot& node() { return node_; }
 
  private:
+  static LedgerTimes TimesOf(const Thresholds& thresholds, double time_scale) {
+    LedgerTimes times = LedgerTimes().Scaled(time_scale);
+    times.longest_step_ns = thresholds.longest_step.count();
+    return times;
+  }
+
   collector::NodeSnapshot node_;
+  Ledger ledger_;
   NodeHistory history_;
   LateRanks late_;
   int64_t step_ns_;

@@ -250,8 +250,10 @@ TEST(LateRanksTest, StagesOfAPipelineAreUnequalByDesign) {
     job.Make(kSp, "pp", FirstProcesses(8));
     job.Run(600, [&] {
       StepOfTp(job, 8, 0);
-      for (size_t i = 0; i < 8; ++i)
-        job.Busy(i, kSp, 0.05, Function::kSend, i == 0 && are_stages ? 25 : 50, 25);
+      for (size_t i = 0; i < 8; ++i) {
+        const uint64_t operations = i == 0 && are_stages ? 25 : 50;
+        job.Busy(i, kSp, 0.05, Function::kSend, operations, operations);
+      }
     });
     EXPECT_EQ(job.EverNamed().empty(), are_stages);
   }

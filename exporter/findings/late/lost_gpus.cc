@@ -33,13 +33,12 @@ std::vector<Waits> WaitsOf(const PeerRates& peers, double least_wait) {
   for (const RankRates& rank : peers.ranks) waits.front().push_back(rank.busy);
   if (!LeastOfUneven(waits.front(), least_wait)) return {};
   if (!peers.steps) return waits;
-  std::map<std::pair<Function, uint8_t>, Waits> by_kind;
+  std::map<OperationKind, Waits> by_kind;
   for (size_t i = 0; i < peers.ranks.size(); ++i) {
-    for (const TrafficDelta& delta : peers.ranks[i].traffic) {
-      if (TraitsOf(delta.function).is_point_to_point || delta.timed_operations == 0) continue;
-      Waits& of_kind = by_kind[{delta.function, delta.size_class}];
+    for (const auto& [kind, wait] : peers.ranks[i].step_waits) {
+      Waits& of_kind = by_kind[kind];
       of_kind.resize(peers.ranks.size());
-      of_kind[i] = delta.MeanSeconds() * *peers.steps;
+      of_kind[i] = wait;
     }
   }
   waits.clear();
@@ -78,7 +77,7 @@ std::map<JobKey, LostGpus> LostGpusOf(const NodeRates& rates, const Thresholds& 
       if (rates.processes[rank.process].busy > 0) gpus[JobKeyOf(peers.key)].insert(rank.process);
     }
     // Times of several sources are not compared.
-    if (sources[peers.key] > 1 || (peers.is_pipeline && !peers.steps)) continue;
+    if (sources[peers.key] > 1 || ((peers.is_pipeline || peers.is_pair) && !peers.steps)) continue;
     const std::vector<double> lost = LostByRank(peers, thresholds.least_wait);
     for (size_t i = 0; i < lost.size(); ++i) {
       GpuLoss& loss = losses[peers.ranks[i].process];

@@ -84,10 +84,7 @@ TEST(LostGpusTest, BucketsOfAStepLoseTheirWaitOnce) {
   across.peers.steps = 1;
   for (size_t i = 0; i < 4; ++i) {
     for (const Function function : {Function::kAllReduce, Function::kReduceScatter})
-      across.peers.ranks[i].traffic.push_back({.function = function,
-                                               .operations = 480,
-                                               .timed_operations = 480,
-                                               .busy_ns = i == 1 ? 0 : uint64_t{24'000'000'000}});
+      across.peers.ranks[i].step_waits[{.function = function}] = i == 1 ? 0 : 0.05;
   }
   EXPECT_NEAR(LostOf(RatesWith({across.peers}, 4)).lost, 3 * 0.05, 1e-9);
 }

@@ -31,7 +31,7 @@ class LostOperationsTest : public testing::Test {
         AddOperation(node_.processes.front().communicators.front(), Function::kAllReduce, 64, 0);
       node_.processes.front().losses[static_cast<size_t>(cause)] += events_per_step;
       node_.taken_realtime_ns += 5 * kSecondNs;
-      judge_.Record(node_, node_.taken_realtime_ns);
+      judge_.Record(BookOf(node_), node_.taken_realtime_ns);
     }
   }
   std::vector<Finding> Findings() const {

@@ -6,8 +6,8 @@
 
 namespace nccl_exporter::exporter {
 
-collector::CommunicatorSnapshot& CommunicatorSums::Of(const SharedLabels& labels, uint64_t uid,
-                                                      uint64_t ranks, int64_t created_realtime_ns) {
+CommunicatorSums::Sum& CommunicatorSums::Of(const SharedLabels& labels, uint64_t uid,
+                                            uint64_t ranks, int64_t created_realtime_ns) {
   const auto [place, is_new] = sums_.try_emplace(labels);
   auto& [owner, sums] = place->second;
   if (is_new) owner = uid;
@@ -16,13 +16,13 @@ collector::CommunicatorSnapshot& CommunicatorSums::Of(const SharedLabels& labels
   if (sums.empty() || further_[owner] < kMostFurtherSums) {
     if (!sums.empty()) ++further_[owner];
     sum = sums.try_emplace(ranks).first;
-    sum->second.created_realtime_ns = created_realtime_ns;
+    sum->second.communicator.created_realtime_ns = created_realtime_ns;
   } else if (sum == sums.end()) {
     auto highest = sums.extract(std::prev(sums.end()));
     highest.key() = ranks;
     sum = sums.insert(std::move(highest)).position;
   }
-  sum->second.ranks = sum->first;
+  sum->second.communicator.ranks = sum->first;
   return sum->second;
 }
 
@@ -30,8 +30,11 @@ void CommunicatorSums::AppendTo(const SharedLabels& labels,
                                 std::vector<GroupMember>& members) const {
   const auto found = sums_.find(labels);
   if (found == sums_.end()) return;
-  for (const auto& [ranks, counts] : found->second.by_ranks)
-    members.push_back({.communicator = &counts, .has_departed = true});
+  for (const auto& [ranks, sum] : found->second.by_ranks) {
+    members.push_back({.communicator = &sum.communicator,
+                       .counts = sum.counts ? &*sum.counts : nullptr,
+                       .has_departed = true});
+  }
 }
 
 void CommunicatorSums::KeepOnly(const std::set<SharedLabels>& labels) {

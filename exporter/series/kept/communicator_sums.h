@@ -6,10 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
 #include "collector/node_snapshot.h"
+#include "exporter/ledger/book.h"
 #include "exporter/series/series_group.h"
 
 namespace nccl_exporter::exporter {
@@ -22,12 +24,16 @@ inline constexpr size_t kMostFurtherSums = 256;
 
 class CommunicatorSums {
  public:
+  struct Sum {
+    collector::CommunicatorSnapshot communicator;
+    std::optional<RankCounts> counts;
+  };
+
   bool empty() const { return sums_.empty(); }
 
   // The sum of a label set for communicators with so many ranks. A new one counts since
   // `created_realtime_ns`. The first call for a label set decides whose it is.
-  collector::CommunicatorSnapshot& Of(const SharedLabels& labels, uint64_t uid, uint64_t ranks,
-                                      int64_t created_realtime_ns);
+  Sum& Of(const SharedLabels& labels, uint64_t uid, uint64_t ranks, int64_t created_realtime_ns);
 
   // Appends the sums of a label set. They are valid until they change.
   void AppendTo(const SharedLabels& labels, std::vector<GroupMember>& members) const;
@@ -39,7 +45,7 @@ class CommunicatorSums {
   struct Sums {
     uint64_t uid = 0;
     // By number of ranks, on which bus bytes depend.
-    std::map<uint64_t, collector::CommunicatorSnapshot> by_ranks;
+    std::map<uint64_t, Sum> by_ranks;
   };
 
   std::map<SharedLabels, Sums> sums_;

@@ -11,14 +11,21 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-void Add(const collector::CommunicatorSnapshot& more, collector::CommunicatorSnapshot& sum) {
+template <typename Counts>
+void AddKnown(std::optional<Counts>& sum, const Counts* more) {
+  if (more != nullptr) collector::AddKnown(sum, std::optional(*more));
+}
+
+void Add(const GroupMember& member, CommunicatorSums::Sum& of_labels) {
+  AddKnown(of_labels.counts, member.counts);
+  const collector::CommunicatorSnapshot& more = *member.communicator;
+  collector::CommunicatorSnapshot& sum = of_labels.communicator;
   sum.created_realtime_ns = std::min(sum.created_realtime_ns, more.created_realtime_ns);
   for (size_t i = 0; i < sum.functions.size(); ++i) {
     if (more.functions.IsInUse(i)) sum.functions.Change(i) += more.functions[i];
   }
-  AddKnown(sum.derived, more.derived);
-  AddKnown(sum.arrivals, more.arrivals);
-  AddKnown(sum.network, more.network);
+  collector::AddKnown(sum.arrivals, more.arrivals);
+  collector::AddKnown(sum.network, more.network);
 }
 
 template <typename Remembered>
@@ -30,15 +37,15 @@ std::set<SharedLabels> LabelsOf(const std::vector<Remembered>& remembered) {
 
 }  // namespace
 
-void DepartedCounts::Begin(std::shared_ptr<const collector::NodeSnapshot> snapshot) {
+void DepartedCounts::Begin(std::shared_ptr<const Book> book) {
   // The remembered members point into it.
-  const auto before = std::exchange(latest_, std::move(snapshot));
+  const auto before = std::exchange(latest_, std::move(book));
   const auto communicators_before = std::exchange(communicators_, {});
   const auto processes_before = std::exchange(processes_, {});
   if (before == nullptr) return;
   std::set<decltype(MemberKey({}))> processes;
   std::set<decltype(MemberKey({}, {}))> communicators;
-  for (const collector::ProcessSnapshot& process : latest_->processes) {
+  for (const collector::ProcessSnapshot& process : latest_->node->processes) {
     processes.insert(MemberKey(process));
     for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
       communicators.insert(MemberKey(process, communicator));
@@ -55,15 +62,15 @@ void DepartedCounts::Begin(std::shared_ptr<const collector::NodeSnapshot> snapsh
 
 void DepartedCounts::AddDeparted(const CommunicatorOf& gone) {
   const collector::CommunicatorSnapshot& counts = *gone.member.communicator;
-  Add(counts, departed_communicators_.Of(gone.labels, gone.member.process->uid, counts.ranks,
-                                         counts.created_realtime_ns));
+  Add(gone.member, departed_communicators_.Of(gone.labels, gone.member.process->uid, counts.ranks,
+                                              counts.created_realtime_ns));
 }
 
 void DepartedCounts::AddDeparted(const ProcessOf& gone) {
   const auto [sum, is_first] = departed_processes_.try_emplace(gone.labels);
   std::ranges::transform(sum->second.losses, gone.process->losses, sum->second.losses.begin(),
                          std::plus<>());
-  AddKnown(sum->second.derived, gone.process->derived);
+  AddKnown(sum->second.counts, gone.counts);
   const int64_t start = gone.process->start_realtime_ns;
   sum->second.start_realtime_ns = is_first ? start : std::min(sum->second.start_realtime_ns, start);
 }
@@ -85,7 +92,7 @@ void DepartedCounts::Remember(const SharedLabels& labels, std::span<const GroupM
 
 void DepartedCounts::Remember(const SharedLabels& labels,
                               const collector::ProcessSnapshot& process) {
-  processes_.push_back({.labels = labels, .process = &process});
+  processes_.push_back({.labels = labels, .process = &process, .counts = latest_->Of(process)});
 }
 
 // The last member of the others is gone, and their series end.

@@ -7,7 +7,7 @@
 // of its members until the last member is gone and the series ends. A restarted daemon knows the
 // present members only.
 //
-// Only label sets that several members share have a cost: then the snapshot before the present one
+// Only label sets that several members share have a cost: then the book before the present one
 // stays in memory. comm="other" has sums of another kind (other_counts.h).
 #pragma once
 
@@ -19,6 +19,7 @@
 #include <span>
 #include <vector>
 
+#include "exporter/ledger/book.h"
 #include "exporter/series/kept/communicator_sums.h"
 #include "exporter/series/series_group.h"
 
@@ -26,15 +27,15 @@ namespace nccl_exporter::exporter {
 
 struct DepartedProcesses {
   std::array<uint64_t, kLossCount> losses{};
-  std::optional<collector::DerivedProcessCounts> derived;
+  std::optional<ProcessCounts> counts;
   int64_t start_realtime_ns = 0;  // of the first
 };
 
 // Per scrape: Begin(), AppendTo() and Remember() for each label set, End().
 class DepartedCounts {
  public:
-  // Members that were remembered and are not in `snapshot` have departed.
-  void Begin(std::shared_ptr<const collector::NodeSnapshot> snapshot);
+  // Members that were remembered and are not in `book` have departed.
+  void Begin(std::shared_ptr<const Book> book);
 
   // Appends the departed members of a label set. They are valid until End().
   void AppendTo(const SharedLabels& labels, std::vector<GroupMember>& members) const;
@@ -55,13 +56,14 @@ class DepartedCounts {
   struct ProcessOf {
     SharedLabels labels;
     const collector::ProcessSnapshot* process;
+    const ProcessCounts* counts;  // null: the book has none
   };
 
   void AddDeparted(const CommunicatorOf& gone);
   void AddDeparted(const ProcessOf& gone);
 
   // Which the remembered members point into.
-  std::shared_ptr<const collector::NodeSnapshot> latest_;
+  std::shared_ptr<const Book> latest_;
   std::vector<CommunicatorOf> communicators_;
   std::vector<ProcessOf> processes_;
   CommunicatorSums departed_communicators_;

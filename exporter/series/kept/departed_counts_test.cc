@@ -37,10 +37,10 @@ class Scrapes {
  public:
   // Sums that are kept, by process.
   std::vector<size_t> Scrape(std::vector<collector::ProcessSnapshot> processes) {
-    const auto node = std::make_shared<collector::NodeSnapshot>(NodeOf(std::move(processes)));
-    departed_.Begin(node);
+    const auto book = std::make_shared<Book>(BookOf(NodeOf(std::move(processes))));
+    departed_.Begin(book);
     std::vector<size_t> kept;
-    for (const collector::ProcessSnapshot& process : node->processes) {
+    for (const collector::ProcessSnapshot& process : book->node->processes) {
       while (labels_.size() <= kept.size()) labels_.push_back(std::make_shared<LabelSet>(Labels{}));
       const SharedLabels& labels = labels_[kept.size()];
       std::vector<GroupMember> members;

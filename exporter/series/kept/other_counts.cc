@@ -63,14 +63,13 @@ void AddIncrease(const std::optional<Counts>& now, const std::optional<Counts>& 
   AddIncrease(*now, before.value_or(Counts{}), *sum);
 }
 
-// What comm="other" has of them.
-void AddIncrease(const collector::DerivedCounts& now, const collector::DerivedCounts& before,
-                 collector::DerivedCounts& sum) {
+// Counts that comm="other" has.
+void AddIncrease(const RankCounts& now, const RankCounts& before, int64_t since_realtime_ns,
+                 RankCounts& sum) {
   AddIncrease(now.kernel_ns, before.kernel_ns, sum.kernel_ns);
   if (!now.node) return;
-  if (!sum.node) sum.node.emplace().since_realtime_ns = sum.since_realtime_ns;
-  AddIncrease(now.node->network, before.node.value_or(collector::NodeCounts{}).network,
-              sum.node->network);
+  if (!sum.node) sum.node.emplace().since_realtime_ns = since_realtime_ns;
+  AddIncrease(now.node->network, before.node.value_or(NodeCounts{}).network, sum.node->network);
 }
 
 void AddIncrease(const collector::CommunicatorSnapshot& now,
@@ -82,44 +81,49 @@ void AddIncrease(const collector::CommunicatorSnapshot& now,
   }
   AddIncrease(now.network, before.network, sum.network);
   if (now.timing_source != TimingSource::kNone) sum.timing_source = now.timing_source;
-  if (!now.derived) return;
-  if (!sum.derived) sum.derived.emplace().since_realtime_ns = sum.created_realtime_ns;
-  AddIncrease(*now.derived, before.derived.value_or(collector::DerivedCounts{}), *sum.derived);
 }
 
 }  // namespace
 
-void OtherCounts::Begin(std::shared_ptr<const collector::NodeSnapshot> snapshot) {
-  before_ = std::exchange(latest_, std::move(snapshot));
+void OtherCounts::Begin(std::shared_ptr<const Book> book) {
+  before_ = std::exchange(latest_, std::move(book));
   communicators_before_.clear();
   if (before_ == nullptr) return;
-  for (const collector::ProcessSnapshot& process : before_->processes) {
+  for (const collector::ProcessSnapshot& process : before_->node->processes) {
     for (const collector::CommunicatorSnapshot& communicator : process.communicators)
-      communicators_before_[MemberKey(process, communicator)] = &communicator;
+      communicators_before_[MemberKey(process, communicator)] = {
+          .communicator = &communicator, .counts = before_->Of(process, communicator)};
   }
 }
 
 SeriesGroup OtherCounts::Count(const SeriesGroup& other) {
   SeriesGroup sums{.labels = other.labels, .members = {}};
   for (const GroupMember& member : other.members) {
-    AddIncrease(*member.communicator, Before(member),
-                sums_.Of(other.labels, member.process->uid, member.communicator->ranks,
-                         latest_->taken_realtime_ns));
+    CommunicatorSums::Sum& sum =
+        sums_.Of(other.labels, member.process->uid, member.communicator->ranks,
+                 latest_->node->taken_realtime_ns);
+    const Counts before = Before(member);
+    AddIncrease(*member.communicator, *before.communicator, sum.communicator);
+    if (member.counts == nullptr) continue;
+    if (!sum.counts) sum.counts.emplace();
+    AddIncrease(*member.counts, before.counts == nullptr ? RankCounts() : *before.counts,
+                sum.communicator.created_realtime_ns, *sum.counts);
   }
   sums_.AppendTo(other.labels, sums.members);
   return sums;
 }
 
-const collector::CommunicatorSnapshot& OtherCounts::Before(const GroupMember& member) const {
+OtherCounts::Counts OtherCounts::Before(const GroupMember& member) const {
   static const collector::CommunicatorSnapshot kNothing;
   const auto found = communicators_before_.find(MemberKey(*member.process, *member.communicator));
-  if (found != communicators_before_.end()) return *found->second;
+  if (found != communicators_before_.end()) return found->second;
   const int64_t created_ns = member.communicator->is_overflow
                                  ? member.process->start_realtime_ns
                                  : member.communicator->created_realtime_ns;
   const bool is_new =
-      before_ != nullptr && created_ns >= before_->taken_realtime_ns - kLatestSightNs;
-  return is_new ? kNothing : *member.communicator;
+      before_ != nullptr && created_ns >= before_->node->taken_realtime_ns - kLatestSightNs;
+  if (is_new) return {.communicator = &kNothing};
+  return {.communicator = member.communicator, .counts = member.counts};
 }
 
 void OtherCounts::End(const std::set<SharedLabels>& labels) {

@@ -20,6 +20,7 @@
 #include <set>
 
 #include "collector/node_snapshot.h"
+#include "exporter/ledger/book.h"
 #include "exporter/series/kept/communicator_sums.h"
 #include "exporter/series/kept/member_key.h"
 #include "exporter/series/series_group.h"
@@ -34,7 +35,7 @@ inline constexpr int64_t kLatestSightNs = 5'000'000'000;
 // the next one does not count what the failed one has not.
 class OtherCounts {
  public:
-  void Begin(std::shared_ptr<const collector::NodeSnapshot> snapshot);
+  void Begin(std::shared_ptr<const Book> book);
 
   // Adds what the members have counted. Returns their group with the sums in place of them, valid
   // until the next Begin().
@@ -46,13 +47,18 @@ class OtherCounts {
  private:
   using Key = decltype(MemberKey({}, {}));
 
+  struct Counts {
+    const collector::CommunicatorSnapshot* communicator = nullptr;
+    const RankCounts* counts = nullptr;  // null: the book has none
+  };
+
   // The counts from which on those of the member are new.
-  const collector::CommunicatorSnapshot& Before(const GroupMember& member) const;
+  Counts Before(const GroupMember& member) const;
 
   CommunicatorSums sums_;
-  std::shared_ptr<const collector::NodeSnapshot> latest_;  // null: there are no sums
-  std::shared_ptr<const collector::NodeSnapshot> before_;  // null: none is known
-  std::map<Key, const collector::CommunicatorSnapshot*> communicators_before_;
+  std::shared_ptr<const Book> latest_;  // null: there are no sums
+  std::shared_ptr<const Book> before_;  // null: none is known
+  std::map<Key, Counts> communicators_before_;
 };
 
 }  // namespace nccl_exporter::exporter

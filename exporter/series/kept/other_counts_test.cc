@@ -58,7 +58,7 @@ class PlayedScrapes {
 
   ScrapedNode Scrape(size_t limit) {
     node.taken_realtime_ns += 15 * kSecond;
-    return ScrapedNode(node, filter_, *memory_, limit);
+    return ScrapedNode(AssumedBookOf(node), filter_, *memory_, limit);
   }
   // Calls in comm="other".
   std::optional<double> Other(size_t limit) {
@@ -238,8 +238,7 @@ TEST(OtherCountsTest, HaveAllCountersOfAMember) {
   for (collector::NetworkDirectionCounts& counts : one.network->directions)
     counts = {.wait_ns = {1, 2, 3, 4}, .bytes = 5, .operations = 6};
   one.network_bus_bytes = {{.all = {30, 20}, .timed = {3, 2}}};
-  AssumeDerived(play.node);
-  const ScrapedNode named = ScrapedNode(play.node);
+  const ScrapedNode named = ScrapedNode(AssumedBookOf(play.node));
   const ScrapedNode folded = play.Scrape(kFoldsAll);
   for (const MetricRow& row : kMetrics) {
     if (row.scope != LabelScope::kCommunicator) continue;
@@ -284,9 +283,6 @@ TEST(OtherCountsTest, NeverDecreaseAndNeverJumpWhateverComesAndGoes) {
       const uint64_t operations = below(20);
       play.Work(communicator, operations);
       communicator.network.emplace().directions[0].operations += operations;
-      collector::DerivedCounts& derived =
-          communicator.derived ? *communicator.derived : communicator.derived.emplace();
-      derived.kernel_ns[0] += operations * 1000000;
       done[communicator.id] += static_cast<double>(operations);
     }
     const ScrapedNode scrape = play.Scrape(kFoldsAll + below(800));

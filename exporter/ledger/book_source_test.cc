@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/ledger/snapshot_source.h"
+#include "exporter/ledger/book_source.h"
 
 #include <gtest/gtest.h>
 
@@ -11,11 +11,11 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-TEST(SnapshotSourceTest, IsReadyOnceASnapshotWasTaken) {
+TEST(BookSourceTest, IsReadyOnceASnapshotWasTaken) {
   bool fails = true;
-  SnapshotSource source([&] {
+  BookSource source([&] {
     if (fails) throw std::runtime_error("no descriptors");
-    return std::make_shared<const collector::NodeSnapshot>();
+    return std::make_shared<const Book>(std::make_shared<const collector::NodeSnapshot>());
   });
   EXPECT_FALSE(source.is_ready());
   EXPECT_THROW(source.Take(), std::runtime_error);
@@ -25,14 +25,14 @@ TEST(SnapshotSourceTest, IsReadyOnceASnapshotWasTaken) {
   EXPECT_TRUE(source.is_ready());
 }
 
-TEST(SnapshotSourceTest, HangsWhileASnapshotDoesNotEnd) {
+TEST(BookSourceTest, HangsWhileASnapshotDoesNotEnd) {
   const auto now = [] { return std::chrono::steady_clock::now(); };
   std::promise<void> has_begun;
   std::promise<void> may_end;
-  SnapshotSource source([&] {
+  BookSource source([&] {
     has_begun.set_value();
     may_end.get_future().wait();
-    return std::make_shared<const collector::NodeSnapshot>();
+    return std::make_shared<const Book>(std::make_shared<const collector::NodeSnapshot>());
   });
   EXPECT_FALSE(source.HangsAt(now() + std::chrono::hours(1))) << "none is under way";
   const std::future<void> take = std::async(std::launch::async, [&] { source.Take(); });

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// DerivedCounters, the counters that the daemon derives from one snapshot after the other, for all
-// communicators and processes of the node. For one thread at a time.
+// Ledger, which counts what all processes and ranks of the node do from one snapshot to the next.
+// For one thread at a time.
 //
 // A process is recognized by its file and its start, a communicator by its process, slot and
 // generation. If it is met for the first time and is older than the snapshot before, its past is
-// not known (communicator_counters.h). A communicator that is gone stays in the sums of its
+// not known (rank_counter.h). A communicator that is gone stays in the sums of its
 // process: in a slot of its own until the slot is used again or the communicator is forgotten, and
 // then as numbers.
 //
-// What no snapshot has is forgotten after DerivedTimes::forget_ns, and earlier where one user has
+// What no snapshot has is forgotten after LedgerTimes::forget_ns, and earlier where one user has
 // more of it than kMostAbsent.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <tuple>
@@ -21,8 +22,9 @@
 #include <vector>
 
 #include "collector/node_snapshot.h"
-#include "exporter/ledger/communicator_counters.h"
-#include "exporter/ledger/derived_times.h"
+#include "exporter/ledger/book.h"
+#include "exporter/ledger/ledger_times.h"
+#include "exporter/ledger/rank_counter.h"
 
 namespace nccl_exporter::exporter {
 
@@ -30,12 +32,14 @@ namespace nccl_exporter::exporter {
 // as many as a snapshot holds communicators. With more, all of this user are forgotten.
 inline constexpr size_t kMostAbsent = collector::kMaxCommunicators;
 
-class DerivedCounters {
+class Ledger {
  public:
-  explicit DerivedCounters(const DerivedTimes& times = {}) : times_(times) {}
+  explicit Ledger(const LedgerTimes& times = {}) : times_(times) {}
 
-  // Counts what is new in the snapshot, and fills its derived counts.
-  void Advance(collector::NodeSnapshot& node, const DerivedMoment& now);
+  // Counts what is new in the snapshot, and returns the book of it: with counts for each process
+  // and communicator.
+  std::shared_ptr<const Book> Enter(std::shared_ptr<const collector::NodeSnapshot> node,
+                                    const Moment& now);
 
   // Communicators and processes that are remembered, those of no snapshot included.
   size_t remembered() const;
@@ -44,7 +48,7 @@ class DerivedCounters {
   using ProcessKey = std::tuple<uint64_t, uint64_t, int64_t>;  // device, inode, start
   struct Process {
     uint64_t uid = 0;
-    std::map<uint32_t, CommunicatorCounters> communicators;  // by slot
+    std::map<uint32_t, RankCounter> communicators;  // by slot
     uint64_t gone_kernel_ns = 0;
     uint64_t gone_point_to_point = 0;
     bool has_times = false;
@@ -56,25 +60,25 @@ class DerivedCounters {
   // A rank in the snapshot that is being counted.
   struct Rank {
     const collector::ProcessSnapshot* process;
-    collector::CommunicatorSnapshot* communicator;
-    CommunicatorCounters* counters;
+    const collector::CommunicatorSnapshot* communicator;
+    RankCounter* counter;
+    std::optional<RankCounts>* counts;  // in the book
   };
 
   static bool IsInUse(const Rank& rank);
   bool IsNew(int64_t created_realtime_ns) const;
   // Appends the ranks of the process.
-  void AdvanceProcess(collector::ProcessSnapshot& snapshot, const DerivedMoment& now,
+  void AdvanceProcess(const collector::ProcessSnapshot& snapshot, const Moment& now, Book::Row& row,
                       std::vector<Rank>& ranks);
-  // Fills the derived counts of the ranks that one communicator has on this node.
-  void AdvanceCommunicator(std::span<const Rank> ranks, const DerivedMoment& now,
+  // Fills the counts of the ranks that one communicator has on this node.
+  void AdvanceCommunicator(std::span<const Rank> ranks, const Moment& now,
                            bool ends_interval) const;
-  void Fill(const Rank& rank, bool spans_nodes, bool is_lowest, const DerivedMoment& now) const;
-  CommunicatorCounters& Find(Process& process, const collector::ProcessSnapshot& snapshot,
-                             const collector::CommunicatorSnapshot& communicator,
-                             const DerivedMoment& now);
-  void Forget(const DerivedMoment& now);
+  void Fill(const Rank& rank, bool spans_nodes, bool is_lowest, const Moment& now) const;
+  RankCounter& Find(Process& process, const collector::CommunicatorSnapshot& communicator,
+                    const Moment& now);
+  void Forget(const Moment& now);
 
-  DerivedTimes times_;
+  LedgerTimes times_;
   bool has_previous_ = false;
   int64_t previous_realtime_ns_ = 0;  // of the snapshot before
   int64_t interval_start_ns_ = 0;     // CLOCK_MONOTONIC

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's one way to a snapshot of the node: for scrapes, the web UI, the history and the
-// watchdog.
+// BookSource, the daemon's one way to a snapshot of the node and its book: for scrapes, the web UI,
+// the history and the watchdog.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 #include <memory>
 #include <utility>
 
-#include "collector/node_snapshot.h"
+#include "exporter/ledger/book.h"
 #include "exporter/ledger/shared_read.h"
 #include "exporter/ledger/state_log.h"
 
@@ -20,20 +20,20 @@ namespace nccl_exporter::exporter {
 inline constexpr std::chrono::seconds kSnapshotHangLimit{30};
 
 // Safe to use from any thread. Callers share snapshots as SharedRead has it.
-class SnapshotSource {
+class BookSource {
  public:
-  using TakeSnapshot = std::function<std::shared_ptr<const collector::NodeSnapshot>()>;
+  using TakeBook = std::function<std::shared_ptr<const Book>()>;
 
   // `take` is called on the threads of those who take, on one at a time.
   // Without `is_logging` nothing is logged before BeginLog().
-  explicit SnapshotSource(TakeSnapshot take, bool is_logging = true);
+  explicit BookSource(TakeBook take, bool is_logging = true);
 
   // Logs what the snapshots have from now on. Any thread.
   void BeginLog() { is_logging_ = true; }
 
   // A snapshot that began after the call. What has changed since the one before is logged. Throws
   // what `take` throws.
-  std::shared_ptr<const collector::NodeSnapshot> Take() { return snapshots_.Get(); }
+  std::shared_ptr<const Book> Take() { return books_.Get(); }
 
   // Whether one was taken.
   bool is_ready() const { return is_ready_; }
@@ -62,16 +62,16 @@ class SnapshotSource {
   std::atomic<bool> is_logging_;
   std::atomic<bool> is_ready_ = false;
   std::atomic<int64_t> begun_ = 0;  // of the snapshot under way, by the steady clock; 0: none is
-  SharedRead<collector::NodeSnapshot> snapshots_;
+  SharedRead<Book> books_;
 };
 
-inline SnapshotSource::SnapshotSource(TakeSnapshot take, bool is_logging)
-    : is_logging_(is_logging), snapshots_([this, take = std::move(take)] {
+inline BookSource::BookSource(TakeBook take, bool is_logging)
+    : is_logging_(is_logging), books_([this, take = std::move(take)] {
         const UnderWay under_way(begun_);
-        std::shared_ptr<const collector::NodeSnapshot> snapshot = take();
-        if (is_logging_) log_.Observe(*snapshot);
+        std::shared_ptr<const Book> book = take();
+        if (is_logging_) log_.Observe(*book->node);
         is_ready_ = true;
-        return snapshot;
+        return book;
       }) {}
 
 }  // namespace nccl_exporter::exporter

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Derived counters of one rank of a communicator, made from its detail as the daemon makes them. docs/metrics.md defines them."""
+"""The daemon's counters of one rank of a communicator, made from its detail as the daemon makes them. docs/metrics.md defines them."""
 import collections
 import math
 
@@ -11,7 +11,7 @@ MOST_WAITS = 4  # collectives and sizes whose waits are served
 TRAFFIC = {'nccl_p2p_send': 'send', 'nccl_p2p_recv': 'recv'}
 
 
-class Derived:
+class RankLedger:
     def __init__(self, is_across_nodes, interval):
         self.is_across_nodes = is_across_nodes
         self.interval = interval
@@ -40,8 +40,7 @@ class Derived:
         recent[:] = recent[0] * self.decay + timed, recent[1] * self.decay + growth['busy_seconds']
         if timed:
             self.means[kind] = recent[1] / recent[0]
-        if operations and kind in self.means:
-            self.kernel[kind[0]] = self.kernel.get(kind[0], 0) + growth['busy_seconds'] + (operations - timed) * self.means[kind]
+            self.kernel[kind[0]] = self.kernel.get(kind[0], 0) + growth['busy_seconds']
         if kind[0] == 'collective':
             self.timed += timed
         else:
@@ -69,7 +68,7 @@ class Derived:
             self.largest = max(moved, key=moved.get)
 
     def samples(self, labels):
-        """Of the rank. What a node has once is served by NodeDerived and by the lowest rank."""
+        """Of the rank. What a node has once is served by NodeLedger and by the lowest rank."""
         if self.kernel:
             yield 'nccl_rank_kernel_seconds_total', labels, sum(self.kernel.values())
         if self.p2p:
@@ -83,7 +82,7 @@ class Derived:
             yield 'nccl_rank_step_wait_seconds_total', labels | {'collective': collective, 'size': str(size)}, seconds
 
 
-class NodeDerived:
+class NodeLedger:
     """Counters of a communicator on a node: in each interval those of the rank that waits least, of the collective and size that has moved the most bytes."""
 
     def __init__(self):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Series of derived counters: when they appear, and what is summed.
+// Series of the book: when they appear, and which are summed.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -15,34 +15,32 @@ namespace {
 
 constexpr uint64_t kLargeBytes = 32 << 20;
 
-std::map<collector::OperationKind, collector::LargeCounts> LargeOf(Function function) {
+std::map<OperationKind, LargeCounts> LargeOf(Function function) {
   return {{{.function = function, .size_class = 4},
            {.timed_operations = 3, .bus_bytes = 5 * kLargeBytes, .busy_ns = 2'000'000'000}}};
 }
 
 // With collectives and sends, all timed, on two nodes; it counts for its node.
-collector::CommunicatorSnapshot Derived(uint64_t id, uint64_t rank, uint64_t kernel_ns) {
-  collector::CommunicatorSnapshot communicator = EmptyCommunicator(id, rank);
-  AddOperation(communicator, Function::kAllReduce, kLargeBytes, kernel_ns);
-  AddOperation(communicator, Function::kSend, 8, kernel_ns);
-  collector::DerivedCounts& derived = communicator.derived.emplace();
-  derived.kernel_ns = {kernel_ns, kernel_ns};
-  derived.since_realtime_ns = communicator.created_realtime_ns;
-  derived.steps = {
+Counted Member(uint64_t id, uint64_t rank, uint64_t kernel_ns) {
+  Counted member{.communicator = EmptyCommunicator(id, rank), .counts = RankCounts()};
+  AddOperation(member.communicator, Function::kAllReduce, kLargeBytes, kernel_ns);
+  AddOperation(member.communicator, Function::kSend, 8, kernel_ns);
+  RankCounts& counts = *member.counts;
+  counts.kernel_ns = {kernel_ns, kernel_ns};
+  counts.steps = {
       .steps = kernel_ns,
       .waits_ns = {{{.function = Function::kAllReduce, .size_class = 0}, kernel_ns},
                    {{.function = Function::kAllReduce, .size_class = 4}, 2 * kernel_ns}},
       .since_realtime_ns = 0};
-  derived.node = {
+  counts.node = {
       .is_lowest = true, .progress = 40, .compared = 100, .large = LargeOf(Function::kAllReduce)};
-  return communicator;
+  return member;
 }
 
-collector::ProcessSnapshot DerivedProcess(uint64_t pid, uint64_t kernel_ns) {
-  collector::ProcessSnapshot process = ProcessOf(pid, {Derived(pid, 0, kernel_ns)});
-  process.derived = {
-      .kernel_ns = kernel_ns, .point_to_point_operations = 1, .since_realtime_ns = 0};
-  return process;
+CountedProcess Process(uint64_t pid, uint64_t kernel_ns) {
+  return {.pid = pid,
+          .communicators = {Member(pid, 0, kernel_ns)},
+          .counts = ProcessCounts{.kernel_ns = kernel_ns, .point_to_point_operations = 1}};
 }
 
 MetricFilter Without(const std::string& label) {
@@ -51,8 +49,8 @@ MetricFilter Without(const std::string& label) {
   return filter;
 }
 
-TEST(DerivedSeries, HaveTheLabelsOfTheirCommunicator) {
-  const ScrapedNode scrape(NodeOfOne(Derived(1, 3, 1'000'000'000)));
+TEST(BookSeries, HaveTheLabelsOfTheirCommunicator) {
+  const ScrapedNode scrape(BookOfOne(Member(1, 3, 1'000'000'000)));
   EXPECT_EQ(scrape.Value(Metric::kRankKernelSeconds, "rank=3,gpu=3,uid=1000,"), 2);
   EXPECT_EQ(scrape.Value(Metric::kRankPointToPointKernelSeconds, "rank=3,gpu=3,uid=1000,"), 1);
   EXPECT_EQ(scrape.Value(Metric::kRankPointToPoint, "rank=3,gpu=3,uid=1000,"), 1);
@@ -68,13 +66,12 @@ TEST(DerivedSeries, HaveTheLabelsOfTheirCommunicator) {
   EXPECT_EQ(scrape.Value(Metric::kCommunicatorRanks, "rank=3,"), 8);
 }
 
-TEST(DerivedSeries, OfTheNodeAreOnTheRowOfItsLowestRank) {
-  collector::CommunicatorSnapshot other = Derived(1, 4, 1);
-  other.derived->node.reset();
-  collector::CommunicatorSnapshot former = Derived(1, 2, 1);
-  former.derived->node->is_lowest = false;
-  const ScrapedNode scrape(
-      NodeOf({ProcessOf(1, {former}), ProcessOf(2, {Derived(1, 3, 1)}), ProcessOf(3, {other})}));
+TEST(BookSeries, OfTheNodeAreOnTheRowOfItsLowestRank) {
+  Counted other = Member(1, 4, 1);
+  other.counts->node.reset();
+  Counted former = Member(1, 2, 1);
+  former.counts->node->is_lowest = false;
+  const ScrapedNode scrape(BookOf({{1, {former}}, {2, {Member(1, 3, 1)}}, {3, {other}}}));
   EXPECT_EQ(scrape.Values(Metric::kCommunicatorRanks).size(), 1u);
   EXPECT_EQ(scrape.Value(Metric::kCommunicatorRanks, "rank=3,"), 8);
   EXPECT_EQ(scrape.Values(Metric::kComparedOperations).size(), 2u);
@@ -82,35 +79,35 @@ TEST(DerivedSeries, OfTheNodeAreOnTheRowOfItsLowestRank) {
   EXPECT_EQ(scrape.Value(Metric::kComparedOperations, "rank=4,"), std::nullopt);
 }
 
-TEST(DerivedSeries, OfSendsAndReceivesAppearWithTheFirstThatIsTimed) {
-  collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+TEST(BookSeries, OfSendsAndReceivesAppearWithTheFirstThatIsTimed) {
+  Counted member{.communicator = EmptyCommunicator(1, 0), .counts = RankCounts()};
+  collector::CommunicatorSnapshot& communicator = member.communicator;
   AddOperation(communicator, Function::kAllReduce, 8, 1);
-  communicator.derived.emplace();
   const auto kernel_seconds = [&] {
-    return ScrapedNode(NodeOfOne(communicator)).Value(Metric::kRankPointToPointKernelSeconds);
+    return ScrapedNode(BookOfOne(member)).Value(Metric::kRankPointToPointKernelSeconds);
   };
-  EXPECT_EQ(ScrapedNode(NodeOfOne(communicator)).Value(Metric::kRankPointToPoint), std::nullopt);
+  EXPECT_EQ(ScrapedNode(BookOfOne(member)).Value(Metric::kRankPointToPoint), std::nullopt);
   EXPECT_EQ(kernel_seconds(), std::nullopt);
   AddOperation(communicator, Function::kRecv, 8, 0);
-  EXPECT_EQ(ScrapedNode(NodeOfOne(communicator)).Value(Metric::kRankPointToPoint), 1);
+  EXPECT_EQ(ScrapedNode(BookOfOne(member)).Value(Metric::kRankPointToPoint), 1);
   EXPECT_EQ(kernel_seconds(), std::nullopt);
   AddOperation(communicator, Function::kRecv, 8, 1);
   EXPECT_EQ(kernel_seconds(), 0);
 }
 
 // 0 would look like a rank that never waits.
-TEST(DerivedSeries, EndWithTheTiming) {
-  collector::CommunicatorSnapshot communicator = Derived(1, 0, 1);
-  communicator.timing_source = TimingSource::kNone;
-  const ScrapedNode scrape(NodeOfOne(communicator));
+TEST(BookSeries, EndWithTheTiming) {
+  Counted member = Member(1, 0, 1);
+  member.communicator.timing_source = TimingSource::kNone;
+  const ScrapedNode scrape(BookOfOne(member));
   EXPECT_TRUE(scrape.Values(Metric::kRankKernelSeconds).empty());
   EXPECT_EQ(scrape.Value(Metric::kRankTimedOperations), 1);
 }
 
-TEST(DerivedSeries, OfSnapshotsWithoutDerivedCountsAreAbsent) {
-  collector::CommunicatorSnapshot communicator = Derived(1, 0, 1);
-  communicator.derived.reset();
-  const ScrapedNode scrape(NodeOfOne(communicator));
+TEST(BookSeries, OfBooksWithoutCountsAreAbsent) {
+  Counted member = Member(1, 0, 1);
+  member.counts.reset();
+  const ScrapedNode scrape(BookOfOne(member));
   for (const Metric metric :
        {Metric::kRankKernelSeconds, Metric::kRankTimedOperations, Metric::kRankSteps,
         Metric::kNodeLargeBusBytes, Metric::kComparedOperations, Metric::kCommunicatorRanks}) {
@@ -118,15 +115,15 @@ TEST(DerivedSeries, OfSnapshotsWithoutDerivedCountsAreAbsent) {
   }
 }
 
-TEST(DerivedSeries, OfRanksWithoutTheLabelAreSums) {
+TEST(BookSeries, OfRanksWithoutTheLabelAreSums) {
   const MetricFilter filter = [] {
     MetricFilter without = Without("rank");
     EXPECT_EQ(without.DropLabel("gpu"), "");
     return without;
   }();
-  const ScrapedNode scrape(NodeOf({ProcessOf(1, {Derived(1, 0, 1'000'000'000)}),
-                                   ProcessOf(2, {Derived(1, 1, 2'000'000'000)})}),
-                           kSeriesLimit, filter);
+  const ScrapedNode scrape(
+      BookOf({{1, {Member(1, 0, 1'000'000'000)}}, {2, {Member(1, 1, 2'000'000'000)}}}),
+      kSeriesLimit, filter);
   EXPECT_EQ(scrape.Value(Metric::kRankKernelSeconds), 6);
   EXPECT_EQ(scrape.Value(Metric::kRankPointToPointKernelSeconds), 3);
   EXPECT_EQ(scrape.Value(Metric::kRankTimedOperations), 2);
@@ -134,49 +131,46 @@ TEST(DerivedSeries, OfRanksWithoutTheLabelAreSums) {
   EXPECT_EQ(scrape.Value(Metric::kNodeLargeBusySeconds), 4);
 }
 
-TEST(DerivedSeries, OfTheLargestCollectivesAreSumsOverAllMembers) {
-  collector::CommunicatorSnapshot other = Derived(1, 0, 1), changed = other;
-  changed.derived->node->large = LargeOf(Function::kAllGather);
-  const ScrapedNode scrape(
-      NodeOf({ProcessOf(1, {other}), ProcessOf(2, {other}), ProcessOf(3, {changed})}));
+TEST(BookSeries, OfTheLargestCollectivesAreSumsOverAllMembers) {
+  const Counted other = Member(1, 0, 1);
+  Counted changed = other;
+  changed.counts->node->large = LargeOf(Function::kAllGather);
+  const ScrapedNode scrape(BookOf({{1, {other}}, {2, {other}}, {3, {changed}}}));
   EXPECT_EQ(scrape.Value(Metric::kNodeLargeBusySeconds, "AllReduce"), 4);
   EXPECT_EQ(scrape.Value(Metric::kNodeLargeBusySeconds, "AllGather"), 2);
 }
 
-TEST(DerivedSeries, OfTheLargestCollectiveNeedTheLabelsThatNameIt) {
+TEST(BookSeries, OfTheLargestCollectiveNeedTheLabelsThatNameIt) {
   for (const char* const label : {"size", "collective"}) {
-    const ScrapedNode scrape(NodeOfOne(Derived(1, 0, 1)), kSeriesLimit, Without(label));
+    const ScrapedNode scrape(BookOfOne(Member(1, 0, 1)), kSeriesLimit, Without(label));
     EXPECT_TRUE(scrape.Values(Metric::kNodeLargeBusBytes).empty()) << label;
     EXPECT_EQ(scrape.Value(Metric::kRankSteps), 1) << label;
   }
 }
 
-TEST(DerivedSeries, OfMembersThatAreGoneStayInTheSum) {
+TEST(BookSeries, OfMembersThatAreGoneStayInTheSum) {
   SeriesMemory memory(Without("comm"));
-  const auto scrape = [&](collector::NodeSnapshot node) {
-    return ScrapedNode(std::move(node), Without("comm"), memory);
+  const auto scrape = [&](Book book) {
+    return ScrapedNode(std::move(book), Without("comm"), memory);
   };
-  const auto first = [] { return Derived(1, 0, 1'000'000'000); };
-  const auto second = [] {
-    collector::CommunicatorSnapshot communicator = Derived(2, 0, 2'000'000'000);
-    communicator.slot = 1;
-    return communicator;
-  };
-  EXPECT_EQ(scrape(NodeOfOne(first())).Value(Metric::kRankKernelSeconds), 2);
-  const auto both = NodeOf({ProcessOf(1, {first(), second()}), ProcessOf(2, {second()})});
+  const Counted first = Member(1, 0, 1'000'000'000);
+  Counted second = Member(2, 0, 2'000'000'000);
+  second.communicator.slot = 1;
+  EXPECT_EQ(scrape(BookOfOne(first)).Value(Metric::kRankKernelSeconds), 2);
+  const Book both = BookOf({{1, {first, second}}, {2, {second}}});
   EXPECT_EQ(scrape(both).Value(Metric::kRankKernelSeconds), 10);
-  const ScrapedNode left = scrape(NodeOf({ProcessOf(1, {second()}), ProcessOf(2, {second()})}));
+  const ScrapedNode left = scrape(BookOf({{1, {second}}, {2, {second}}}));
   EXPECT_EQ(left.Value(Metric::kRankKernelSeconds), 10);
   EXPECT_EQ(left.Value(Metric::kRankSteps), 5'000'000'000);
 }
 
-TEST(DerivedSeries, OfCommunicatorsWithoutSeriesAreKernelTimeAndOperations) {
+TEST(BookSeries, OfCommunicatorsWithoutSeriesAreKernelTimeAndOperations) {
   collector::CommunicatorSnapshot before = EmptyCommunicator(1, 0);
-  collector::CommunicatorSnapshot overflow = Derived(1, 0, 1'000'000'000);
-  before.is_overflow = overflow.is_overflow = true;
+  Counted overflow = Member(1, 0, 1'000'000'000);
+  before.is_overflow = overflow.communicator.is_overflow = true;
   SeriesMemory memory;
   ScrapedNode(NodeOfOne(before), {}, memory);
-  const ScrapedNode scrape(NodeOfOne(overflow), {}, memory);
+  const ScrapedNode scrape(BookOfOne(overflow), {}, memory);
   EXPECT_EQ(scrape.Value(Metric::kRankKernelSeconds, "comm=other,comm_name=,rank=,gpu=,uid=1000,"),
             2);
   EXPECT_EQ(scrape.Value(Metric::kRankPointToPointKernelSeconds, "comm=other"), 1);
@@ -187,24 +181,24 @@ TEST(DerivedSeries, OfCommunicatorsWithoutSeriesAreKernelTimeAndOperations) {
     EXPECT_TRUE(scrape.Values(metric).empty());
 }
 
-TEST(DerivedSeries, OfProcessesAreThoseOfTheirSnapshots) {
-  const ScrapedNode scrape(NodeOf({DerivedProcess(7, 3'000'000'000)}));
+TEST(BookSeries, OfProcessesAreThoseOfTheirRows) {
+  const ScrapedNode scrape(BookOf({Process(7, 3'000'000'000)}));
   EXPECT_EQ(scrape.Value(Metric::kProcessKernelSeconds, "pid=7,"), 3);
   EXPECT_EQ(scrape.Value(Metric::kProcessPointToPoint, "pid=7,"), 1);
   EXPECT_TRUE(
-      ScrapedNode(NodeOfOne(Derived(1, 0, 1))).Values(Metric::kProcessKernelSeconds).empty());
+      ScrapedNode(BookOfOne(Member(1, 0, 1))).Values(Metric::kProcessKernelSeconds).empty());
 }
 
-TEST(DerivedSeries, OfProcessesWithTheSameLabelsAreSumsThatNeverDecrease) {
+TEST(BookSeries, OfProcessesWithTheSameLabelsAreSumsThatNeverDecrease) {
   SeriesMemory memory(Without("pid"));
-  const auto value = [&](collector::NodeSnapshot node) {
-    return ScrapedNode(std::move(node), Without("pid"), memory)
+  const auto value = [&](Book book) {
+    return ScrapedNode(std::move(book), Without("pid"), memory)
         .Value(Metric::kProcessKernelSeconds);
   };
-  EXPECT_EQ(value(NodeOf({DerivedProcess(7, 3'000'000'000), DerivedProcess(8, 1'000'000'000),
-                          DerivedProcess(9, 1'000'000'000)})),
+  EXPECT_EQ(value(BookOf(
+                {Process(7, 3'000'000'000), Process(8, 1'000'000'000), Process(9, 1'000'000'000)})),
             5);
-  EXPECT_EQ(value(NodeOf({DerivedProcess(8, 1'000'000'000), DerivedProcess(9, 2'000'000'000)})), 6);
+  EXPECT_EQ(value(BookOf({Process(8, 1'000'000'000), Process(9, 2'000'000'000)})), 6);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/ledger/derived_counters.h"
+#include "exporter/ledger/ledger.h"
 
 #include <algorithm>
 #include <set>
@@ -15,36 +15,40 @@ bool SpansNodes(const collector::CommunicatorSnapshot& communicator, uint64_t lo
 
 }  // namespace
 
-void DerivedCounters::Advance(collector::NodeSnapshot& node, const DerivedMoment& now) {
+std::shared_ptr<const Book> Ledger::Enter(std::shared_ptr<const collector::NodeSnapshot> node,
+                                          const Moment& now) {
+  const auto book = std::make_shared<Book>(std::move(node));
   std::vector<Rank> ranks;
-  for (collector::ProcessSnapshot& process : node.processes) AdvanceProcess(process, now, ranks);
+  for (size_t i = 0; i < book->rows.size(); ++i)
+    AdvanceProcess(book->node->processes[i], now, book->rows[i], ranks);
   const bool ends_interval = now.monotonic_ns - interval_start_ns_ >= times_.interval_ns;
   std::map<collector::CommunicatorKey, std::vector<Rank>> communicators;
   for (const Rank& rank : ranks) {
     if (rank.communicator->has_identity && !rank.communicator->is_overflow) {
       communicators[CommunicatorKeyOf(*rank.process, *rank.communicator)].push_back(rank);
     } else {
-      if (rank.counters->new_network())
-        rank.counters->node().CountNetwork(*rank.counters->new_network(), {});
+      if (rank.counter->new_network())
+        rank.counter->node().CountNetwork(*rank.counter->new_network(), {});
       Fill(rank, SpansNodes(*rank.communicator, 0), false, now);
     }
   }
   for (const auto& [key, local] : communicators) AdvanceCommunicator(local, now, ends_interval);
   if (ends_interval) {
-    for (const Rank& rank : ranks) rank.counters->EndInterval(now.monotonic_ns);
+    for (const Rank& rank : ranks) rank.counter->EndInterval(now.monotonic_ns);
     interval_start_ns_ = now.monotonic_ns;
   }
   Forget(now);
   has_previous_ = true;
   previous_realtime_ns_ = now.realtime_ns;
+  return book;
 }
 
-bool DerivedCounters::IsInUse(const Rank& rank) {
+bool Ledger::IsInUse(const Rank& rank) {
   return rank.process->is_alive && !rank.communicator->is_closed;
 }
 
-void DerivedCounters::AdvanceCommunicator(std::span<const Rank> ranks, const DerivedMoment& now,
-                                          bool ends_interval) const {
+void Ledger::AdvanceCommunicator(std::span<const Rank> ranks, const Moment& now,
+                                 bool ends_interval) const {
   // Of two with one number the newest in use, whose row is served.
   const auto order = [](const Rank& rank) {
     const collector::CommunicatorSnapshot& communicator = *rank.communicator;
@@ -56,17 +60,17 @@ void DerivedCounters::AdvanceCommunicator(std::span<const Rank> ranks, const Der
   std::optional<uint64_t> compared;
   for (const Rank& rank : ranks) {
     numbers.insert(rank.communicator->rank);
-    if (rank.counters->HasIntervalSince(interval_start_ns_))
-      operations.push_back(&rank.counters->operations());
+    if (rank.counter->HasIntervalSince(interval_start_ns_))
+      operations.push_back(&rank.counter->operations());
     // All have the same, but one that a snapshot had missed has what was counted already.
     if (rank.communicator->arrivals && IsInUse(rank))
-      compared = std::min(compared.value_or(~uint64_t{0}), rank.counters->new_compared());
+      compared = std::min(compared.value_or(~uint64_t{0}), rank.counter->new_compared());
   }
-  NodeCounter& node = lowest.counters->node();
+  NodeCounter& node = lowest.counter->node();
   const collector::NetworkBusBytes network = node.network();
   for (const Rank& rank : ranks) {
-    node.CountProgress(rank.counters->new_progress());
-    if (rank.counters->new_network()) node.CountNetwork(*rank.counters->new_network(), network);
+    node.CountProgress(rank.counter->new_progress());
+    if (rank.counter->new_network()) node.CountNetwork(*rank.counter->new_network(), network);
   }
   if (compared) node.CountCompared(*compared);
   if (ends_interval) node.CountLarge(operations, lowest.communicator->ranks);
@@ -75,22 +79,20 @@ void DerivedCounters::AdvanceCommunicator(std::span<const Rank> ranks, const Der
          rank.communicator == lowest.communicator, now);
 }
 
-void DerivedCounters::Fill(const Rank& rank, bool spans_nodes, bool is_lowest,
-                           const DerivedMoment& now) const {
-  collector::CommunicatorSnapshot& communicator = *rank.communicator;
-  communicator.derived = rank.counters->Counts(spans_nodes, is_lowest);
-  communicator.derived->is_quiet =
-      rank.process->IsHalted() || communicator.last_progress_monotonic_ns == 0 ||
-      now.monotonic_ns - communicator.last_progress_monotonic_ns >= times_.quiet_ns;
+void Ledger::Fill(const Rank& rank, bool spans_nodes, bool is_lowest, const Moment& now) const {
+  RankCounts& counts = rank.counts->emplace(rank.counter->Counts(spans_nodes, is_lowest));
+  const int64_t progress_ns = rank.communicator->last_progress_monotonic_ns;
+  counts.is_quiet = rank.process->IsHalted() || progress_ns == 0 ||
+                    now.monotonic_ns - progress_ns >= times_.quiet_ns;
 }
 
 // A clock that was set between two snapshots makes a new one look old: it then starts at 0.
-bool DerivedCounters::IsNew(int64_t created_realtime_ns) const {
+bool Ledger::IsNew(int64_t created_realtime_ns) const {
   return has_previous_ && created_realtime_ns >= previous_realtime_ns_ - times_.latest_sight_ns;
 }
 
-void DerivedCounters::AdvanceProcess(collector::ProcessSnapshot& snapshot, const DerivedMoment& now,
-                                     std::vector<Rank>& ranks) {
+void Ledger::AdvanceProcess(const collector::ProcessSnapshot& snapshot, const Moment& now,
+                            Book::Row& row, std::vector<Rank>& ranks) {
   const ProcessKey key(snapshot.file.device, snapshot.file.inode, snapshot.start_realtime_ns);
   const auto [found, is_first] = processes_.try_emplace(key);
   Process& process = found->second;
@@ -101,13 +103,14 @@ void DerivedCounters::AdvanceProcess(collector::ProcessSnapshot& snapshot, const
   process.uid = snapshot.uid;
   process.seen_ns = now.monotonic_ns;
   uint64_t progress = 0;
-  for (collector::CommunicatorSnapshot& communicator : snapshot.communicators) {
-    CommunicatorCounters& counters = Find(process, snapshot, communicator, now);
-    counters.Advance(snapshot, communicator, now, times_);
-    progress += counters.progress();
-    ranks.push_back({&snapshot, &communicator, &counters});
-    process.has_times |= counters.has_times();
-    process.has_point_to_point |= counters.has_point_to_point();
+  for (size_t i = 0; i < snapshot.communicators.size(); ++i) {
+    const collector::CommunicatorSnapshot& communicator = snapshot.communicators[i];
+    RankCounter& counter = Find(process, communicator, now);
+    counter.Advance(communicator, now, times_);
+    progress += counter.progress();
+    ranks.push_back({&snapshot, &communicator, &counter, &row.ranks[i]});
+    process.has_times |= counter.has_times();
+    process.has_point_to_point |= counter.has_point_to_point();
   }
   uint64_t kernel_ns = process.gone_kernel_ns;
   uint64_t point_to_point = process.gone_point_to_point;
@@ -115,19 +118,17 @@ void DerivedCounters::AdvanceProcess(collector::ProcessSnapshot& snapshot, const
     kernel_ns += counters.NewKernelNs();
     point_to_point += counters.NewPointToPoint();
   }
-  collector::DerivedProcessCounts& counts = snapshot.derived.emplace();
+  ProcessCounts& counts = row.counts.emplace();
   counts.since_realtime_ns = process.since_realtime_ns;
   counts.progress = progress;
   if (process.has_times) counts.kernel_ns = kernel_ns;
   if (process.has_point_to_point) counts.point_to_point_operations = point_to_point;
 }
 
-CommunicatorCounters& DerivedCounters::Find(Process& process,
-                                            const collector::ProcessSnapshot& snapshot,
-                                            const collector::CommunicatorSnapshot& communicator,
-                                            const DerivedMoment& now) {
+RankCounter& Ledger::Find(Process& process, const collector::CommunicatorSnapshot& communicator,
+                          const Moment& now) {
   const auto [found, is_first] = process.communicators.try_emplace(communicator.slot);
-  CommunicatorCounters& counters = found->second;
+  RankCounter& counters = found->second;
   if (!is_first && counters.generation() == communicator.generation) return counters;
   if (!is_first) {
     process.gone_kernel_ns += counters.NewKernelNs();
@@ -135,14 +136,14 @@ CommunicatorCounters& DerivedCounters::Find(Process& process,
     counters = {};
   }
   if (IsNew(communicator.created_realtime_ns)) {
-    counters.BeginNew(snapshot, communicator, now);
+    counters.BeginNew(communicator, now);
   } else {
-    counters.BeginWithoutPast(snapshot, communicator, now);
+    counters.BeginWithoutPast(communicator, now);
   }
   return counters;
 }
 
-void DerivedCounters::Forget(const DerivedMoment& now) {
+void Ledger::Forget(const Moment& now) {
   std::set<uint64_t> too_many;  // users
   const auto is_over = [&](uint64_t uid, int64_t seen_ns) {
     return now.monotonic_ns - seen_ns > times_.forget_ns ||
@@ -154,7 +155,7 @@ void DerivedCounters::Forget(const DerivedMoment& now) {
     for (auto& entry : processes_) {
       Process& process = entry.second;
       std::erase_if(process.communicators, [&](const auto& item) {
-        const CommunicatorCounters& counters = item.second;
+        const RankCounter& counters = item.second;
         if (!is_over(process.uid, counters.advanced_ns())) return false;
         process.gone_kernel_ns += counters.NewKernelNs();
         process.gone_point_to_point += counters.NewPointToPoint();
@@ -176,7 +177,7 @@ void DerivedCounters::Forget(const DerivedMoment& now) {
   if (!too_many.empty()) forget();
 }
 
-size_t DerivedCounters::remembered() const {
+size_t Ledger::remembered() const {
   size_t sum = processes_.size();
   for (const auto& [key, process] : processes_) sum += process.communicators.size();
   return sum;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Durations of the derived counters, and one reading of the clocks. Plain data, for any thread.
+// Durations of the ledger, and one reading of the clocks. Plain data, for any thread.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 namespace nccl_exporter::exporter {
 
 // All of them are divided by one number for tests that cannot wait for minutes, as the findings'.
-struct DerivedTimes {
+struct LedgerTimes {
   static constexpr int64_t kSecondNs = 1'000'000'000;
 
   // A collective and size is regular if it occurs at least so often: Thresholds::longest_step.
@@ -18,8 +18,6 @@ struct DerivedTimes {
   // Weights of timed operations in a mean fall to 37 % in this time, which is short against the
   // rules' window of a minute.
   int64_t mean_ns = 10 * kSecondNs;
-  // A mean is used for so long after the communicator's latest timed operation.
-  int64_t mean_lasts_ns = 600 * kSecondNs;
   // Large transfers of the ranks are compared over so long: less than the 5 s between two
   // snapshots, so that each of these ends an interval, and the scrapes between them do not.
   int64_t interval_ns = 4 * kSecondNs;
@@ -32,17 +30,16 @@ struct DerivedTimes {
   // GPU, and a look through the directories.
   int64_t latest_sight_ns = 5 * kSecondNs;
 
-  DerivedTimes Scaled(double divisor) const {
-    DerivedTimes scaled = *this;
-    for (int64_t DerivedTimes::*const time :
-         {&DerivedTimes::longest_step_ns, &DerivedTimes::mean_ns, &DerivedTimes::mean_lasts_ns,
-          &DerivedTimes::interval_ns, &DerivedTimes::quiet_ns})
+  LedgerTimes Scaled(double divisor) const {
+    LedgerTimes scaled = *this;
+    for (int64_t LedgerTimes::*const time : {&LedgerTimes::longest_step_ns, &LedgerTimes::mean_ns,
+                                             &LedgerTimes::interval_ns, &LedgerTimes::quiet_ns})
       scaled.*time = static_cast<int64_t>(static_cast<double>(this->*time) / divisor);
     return scaled;
   }
 };
 
-struct DerivedMoment {
+struct Moment {
   int64_t monotonic_ns = 0;  // CLOCK_MONOTONIC
   int64_t realtime_ns = 0;
 };

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// FunctionSnapshots, what one rank has counted of each function on one communicator. Plain data,
+// for any thread.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "proto/buckets.h"
+#include "proto/collective.h"
+
+namespace nccl_exporter::collector {
+
+struct SizeClassSnapshot {
+  uint64_t operations = 0;
+  uint64_t bytes = 0;
+  uint64_t timed_operations = 0;
+  uint64_t timed_bytes = 0;
+  uint64_t busy_ns = 0;
+
+  bool IsUsed() const { return operations != 0; }
+  bool operator==(const SizeClassSnapshot&) const = default;
+  SizeClassSnapshot& operator+=(const SizeClassSnapshot& more);
+};
+
+// The timed operations of one size class, if they have a histogram of their own.
+struct SizedDurations {
+  std::vector<uint64_t> counts;  // as FunctionSnapshot::duration; empty: no histogram
+  uint64_t busy_ns = 0;          // sum of their durations
+
+  bool operator==(const SizedDurations&) const = default;
+  SizedDurations& operator+=(const SizedDurations& more);
+  SizedDurations& operator-=(const SizedDurations& part);  // of this: no more counts than it has
+};
+
+// Counts of one function on one communicator, since the communicator was created.
+struct FunctionSnapshot {
+  uint64_t calls = 0;
+  uint64_t completed = 0;
+  std::array<SizeClassSnapshot, kSizeClassCount> sizes{};
+  std::array<uint64_t, DurationBuckets::kCount> duration{};  // not cumulative
+  // What size classes have of `duration`. From a segment they have all or nothing; in a sum of
+  // several, the rest belongs to those that have nothing. Read on request: see ReadTerms.
+  std::array<SizedDurations, kSizeClassCount> duration_by_size{};
+  std::array<uint64_t, BandwidthBuckets::kCount> bandwidth{};  // not cumulative
+  uint64_t bandwidth_sum_kib = 0;                              // KiB/s
+
+  // Whether it was ever called, or any operation of it started.
+  bool IsUsed() const {
+    return calls != 0 ||
+           std::ranges::any_of(sizes, [](const SizeClassSnapshot& size) { return size.IsUsed(); });
+  }
+  bool operator==(const FunctionSnapshot&) const = default;
+  FunctionSnapshot& operator+=(const FunctionSnapshot& more);
+};
+
+inline SizeClassSnapshot& SizeClassSnapshot::operator+=(const SizeClassSnapshot& more) {
+  operations += more.operations;
+  bytes += more.bytes;
+  timed_operations += more.timed_operations;
+  timed_bytes += more.timed_bytes;
+  busy_ns += more.busy_ns;
+  return *this;
+}
+
+inline SizedDurations& SizedDurations::operator+=(const SizedDurations& more) {
+  counts.resize(std::max(counts.size(), more.counts.size()));
+  for (size_t i = 0; i < more.counts.size(); ++i) counts[i] += more.counts[i];
+  busy_ns += more.busy_ns;
+  return *this;
+}
+
+inline SizedDurations& SizedDurations::operator-=(const SizedDurations& part) {
+  for (size_t i = 0; i < part.counts.size(); ++i) counts[i] -= part.counts[i];
+  busy_ns -= part.busy_ns;
+  return *this;
+}
+
+inline FunctionSnapshot& FunctionSnapshot::operator+=(const FunctionSnapshot& more) {
+  const auto add_each = [](auto& sum, const auto& counts) {
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += counts[i];
+  };
+  calls += more.calls;
+  completed += more.completed;
+  add_each(sizes, more.sizes);
+  add_each(duration, more.duration);
+  add_each(duration_by_size, more.duration_by_size);
+  add_each(bandwidth, more.bandwidth);
+  bandwidth_sum_kib += more.bandwidth_sum_kib;
+  return *this;
+}
+
+// Counts by function. Those of a function that was never used, as most are on a communicator, are
+// zeros and take no memory; copies share what is not changed, for several snapshots are held at a
+// time.
+class FunctionSnapshots {
+ public:
+  static constexpr size_t size() { return kFunctionCount; }
+  const FunctionSnapshot& operator[](size_t function) const {
+    static const FunctionSnapshot kUnused;
+    return in_use_[function] ? *in_use_[function] : kUnused;
+  }
+  bool IsInUse(size_t function) const { return in_use_[function] != nullptr; }
+  // From now on in use.
+  FunctionSnapshot& Change(size_t function) {
+    std::shared_ptr<FunctionSnapshot>& counts = in_use_[function];
+    if (!counts) counts = std::make_shared<FunctionSnapshot>();
+    if (counts.use_count() > 1) counts = std::make_shared<FunctionSnapshot>(*counts);
+    return *counts;
+  }
+
+ private:
+  std::array<std::shared_ptr<FunctionSnapshot>, kFunctionCount> in_use_;
+};
+
+}  // namespace nccl_exporter::collector
