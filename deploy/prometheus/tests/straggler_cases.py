@@ -41,12 +41,6 @@ def a_late_rank_is_named_where_experts_exchange_by_sends_and_receives():
     return cluster, {20: [rank_alert('NCCLStragglerRank', 'ep1', 3, 1, 3)]}
 
 
-def a_late_rank_is_named_when_a_tenth_of_the_operations_is_timed():
-    cluster = data_parallel(20, 2, duty=0.1)
-    cluster.late = lambda rank, t: 0.05 if rank == 6 else 0
-    return cluster, {20: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2), rank_alert('NCCLLastArriver', 'dp', 6, 1, 2)]}
-
-
 def a_rank_that_is_late_half_of_the_time_is_named():
     cluster = data_parallel(30)
     cluster.late = lambda rank, t: 0.3 if rank == 1 and t % 120 < 60 else 0

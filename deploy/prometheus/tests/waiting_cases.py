@@ -56,10 +56,6 @@ def a_wait_in_many_collectives_of_a_step_is_lost_once():
     return late(data_parallel(MINUTE, 2, overlap=8, rate=8), 0.05), MINUTE, of_job(7 * 0.05)
 
 
-def a_wait_of_3_percent_is_counted_where_a_tenth_of_the_operations_is_timed():
-    return late(data_parallel(MINUTE, 2, duty=0.1), 0.03), MINUTE, of_job(7 * 0.03)
-
-
 def a_rank_loses_no_more_than_one_gpu():
     cluster = Cluster(1, 4, MINUTE)
     for name in ('first', 'second'):
