@@ -6,7 +6,6 @@ import pathlib
 import re
 import subprocess
 
-import json_patch
 from bases import SCHEMAS
 
 
@@ -23,6 +22,20 @@ def evaluated(expressions, bindings):
     return json.loads(output)
 
 
+def add(thing, patches):
+    """Applies JSON patches that add: they insert into lists, and set fields."""
+    for patch in patches:
+        assert patch['op'] == 'add', patch
+        *path, place = patch['path'].removeprefix('/').split('/')
+        target = thing
+        for step in path:
+            target = target[int(step) if isinstance(target, list) else step]
+        if isinstance(target, list):
+            target.insert(len(target) if place == '-' else int(place), patch['value'])
+        else:
+            target[place] = patch['value']
+
+
 def changed(policy, pods):
     spec, pods = policy['spec'], copy.deepcopy(pods)
     are_met = evaluated([condition['expression'] for condition in spec['matchConditions']], [{'object': pod} for pod in pods])
@@ -32,5 +45,5 @@ def changed(policy, pods):
                      for values in evaluated([variable['expression'] for variable in spec['variables']], [{'object': pod} for pod in matched])]
         bindings = [{'object': pod, 'variables': own} for pod, own in zip(matched, variables)]
         for pod, [patch] in zip(matched, evaluated([mutation['jsonPatch']['expression']], bindings)):
-            json_patch.apply(pod, patch)
+            add(pod, patch)
     return pods

@@ -7,9 +7,10 @@ import shutil
 import yaml
 
 KUBERNETES = pathlib.Path(os.path.abspath(__file__)).parent.parent / 'kubernetes'
-BASES = ['node', 'monitoring', 'sidecar', 'inject', 'inject-kyverno']
+BASES = ['node', 'monitoring', 'sidecar', 'inject']
 CACHE = pathlib.Path('/var/cache/nccl-exporter/kubernetes')  # tools/fetch-kubernetes-schemas says how it is filled
 SCHEMAS, CRDS = CACHE / 'node_modules', CACHE / 'crds'
+HAS_CEL = shutil.which('node') and (SCHEMAS / '@bufbuild/cel').is_dir()
 
 
 def objects(path):

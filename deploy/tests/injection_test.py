@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The three ways that bring the plugin into pods: which containers they change, and how."""
-import importlib.util
+"""The policy and the component that bring the plugin into pods: which containers they change, and how."""
+import copy
 import os
 import pathlib
 import re
@@ -18,10 +18,10 @@ sys.path.insert(0, str(DEPLOY / 'tests'))
 import admission_model
 import kubernetes_model
 import report
-from bases import KUBERNETES, SCHEMAS, base, kustomize, objects
+from bases import HAS_CEL, KUBERNETES, base, kustomize, objects
 
-HAS_CEL = shutil.which('node') and (SCHEMAS / '@bufbuild/cel').is_dir()
-HAS_JMESPATH = importlib.util.find_spec('jmespath') is not None
+NO_CEL = 'no CEL: tools/fetch-kubernetes-schemas fetches it, with npm'
+TEMPLATE = objects(KUBERNETES / 'inject-template/pod-template.yaml')[0]
 GPUS = {'resources': {'limits': {'nvidia.com/gpu': '8'}}}
 CHOICES = [  # containers, what else the pod has, and which containers are changed in a namespace that asks for it
     ([{}], {}, []),
@@ -56,7 +56,6 @@ def job_of(pod):
 
 class Injection(unittest.TestCase):
     maxDiff = None
-    asked = {'nccl-exporter/inject': 'enabled'}
 
     @staticmethod
     def pod(containers, more, **metadata):
@@ -66,79 +65,56 @@ class Injection(unittest.TestCase):
     def changed_containers(before, after):
         return [i for i, (old, new) in enumerate(zip(before['spec']['containers'], after['spec']['containers'])) if old != new]
 
-    @unittest.skipUnless(HAS_CEL, 'no CEL: tools/fetch-kubernetes-schemas fetches it, with npm')
-    def test_the_admission_policy_chooses_containers_with_gpus(self):
+    @unittest.skipUnless(HAS_CEL, NO_CEL)
+    def test_the_policy_chooses_containers_with_gpus(self):
         pods = [self.pod(containers, more) for containers, more, _ in CHOICES]
         made = admission_model.changed(base('inject')[0], pods)
         self.assertEqual([self.changed_containers(*pair) for pair in zip(pods, made)], [chosen for _, _, chosen in CHOICES])
         self.assertEqual(admission_model.changed(base('inject')[0], made), made, 'a second time changes nothing')
 
-    @unittest.skipUnless(HAS_CEL and HAS_JMESPATH, 'no CEL, or python3-jmespath is not installed')
-    def test_both_policies_make_the_same_pods(self):
-        import kyverno_model
+    @unittest.skipUnless(HAS_CEL, NO_CEL)
+    def test_the_policy_makes_pods_that_kubernetes_takes(self):
         pods = [self.pod(containers, more) for containers, more, _ in CHOICES]
-        self.assertEqual(admission_model.changed(base('inject')[0], pods),
-                         [kyverno_model.changed(base('inject-kyverno')[0], pod, self.asked) for pod in pods])
-
-    @unittest.skipUnless(HAS_CEL, 'no CEL: tools/fetch-kubernetes-schemas fetches it, with npm')
-    def test_the_admission_policy_names_the_job(self):
-        pods = [self.pod([GPUS], {}, labels=labels) for labels, _ in OWNERS]
-        self.assertEqual([job_of(pod) for pod in admission_model.changed(base('inject')[0], pods)], [[job] for _, job in OWNERS])
-
-    @unittest.skipUnless(HAS_JMESPATH, 'python3-jmespath is not installed')
-    def test_kyvernos_policy_names_the_job(self):
-        import kyverno_model
-        policy = base('inject-kyverno')[0]
-        for labels, job in OWNERS:
-            self.assertEqual(job_of(kyverno_model.changed(policy, self.pod([GPUS], {}, labels=labels), self.asked)), [job], labels)
-
-    @unittest.skipUnless(HAS_JMESPATH, 'python3-jmespath is not installed')
-    def test_kyvernos_policy_chooses_the_same(self):
-        import kyverno_model
-        policy = base('inject-kyverno')[0]
-        for containers, more, chosen in CHOICES:
-            pod = self.pod(containers, more)
-            made = kyverno_model.changed(policy, pod, self.asked)
-            self.assertEqual(self.changed_containers(pod, made), chosen, pod)
+        for made, (containers, more, chosen) in zip(admission_model.changed(base('inject')[0], pods), CHOICES):
             self.assertEqual([volume['name'] for volume in made['spec'].get('volumes', [])],
                              [volume['name'] for volume in more.get('volumes', [])] + (['nccl-exporter-segments', 'nccl-exporter-plugin'] if chosen else []))
-            self.assertEqual(kyverno_model.changed(policy, made, self.asked), made, 'a second time changes nothing')
-            whole = {'apiVersion': 'v1', 'kind': 'Pod', **made}
-            self.assertEqual(kubernetes_model.faults_of(whole), [])
+            self.assertEqual(kubernetes_model.faults_of({'apiVersion': 'v1', 'kind': 'Pod', **made}), [])
             for i in chosen:
                 names = [variable['name'] for variable in made['spec']['containers'][i]['env']]
                 own = [variable['name'] for variable in containers[i].get('env', [])]
                 self.assertEqual(names[len(names) - len(own):], own, "the container's own come last, and win")
                 self.assertEqual(made['spec']['containers'][i]['env'][0], {'name': 'CONTAINER_NAME', 'value': f'c{i}'})
 
-    @unittest.skipUnless(HAS_JMESPATH, 'python3-jmespath is not installed')
-    def test_kyvernos_policy_changes_the_pods_that_ask_for_it(self):
-        import kyverno_model
-        policy = base('inject-kyverno')[0]
-        declined = {'nccl-exporter/inject': 'disabled'}
-        for namespace, metadata, is_changed in (({}, {}, False), (self.asked, {}, True), ({}, {'annotations': self.asked}, True),
-                                                (self.asked, {'labels': declined}, False), (self.asked, {'annotations': declined}, False),
-                                                ({'nccl-exporter/inject': 'disabled'}, {}, False),
-                                                ({**self.asked, 'pod-security.kubernetes.io/enforce': 'privileged'}, {}, True),
-                                                ({**self.asked, 'pod-security.kubernetes.io/enforce': 'baseline'}, {}, False),
-                                                ({'pod-security.kubernetes.io/enforce': 'restricted'}, {'annotations': self.asked}, False)):
-            pod = self.pod([GPUS], {}, **metadata)
-            self.assertEqual(kyverno_model.changed(policy, pod, namespace) != pod, is_changed, (namespace, metadata))
+    @unittest.skipUnless(HAS_CEL, NO_CEL)
+    def test_the_policy_names_the_job(self):
+        pods = [self.pod([GPUS], {}, labels=labels) for labels, _ in OWNERS]
+        self.assertEqual([job_of(pod) for pod in admission_model.changed(base('inject')[0], pods)], [[job] for _, job in OWNERS])
 
-    def test_the_admission_policy_leaves_namespaces_alone_whose_pod_security_would_refuse_its_pods(self):
-        binding, = [thing for thing in base('inject') if thing['kind'].endswith('Binding')]
-        self.assertEqual(binding['spec']['matchResources']['namespaceSelector']['matchExpressions'],
-                         [{'key': 'pod-security.kubernetes.io/enforce', 'operator': 'NotIn', 'values': ['baseline', 'restricted']}])
+    def test_the_policy_is_in_force_in_namespaces_that_ask_for_it_but_for_pods_that_opt_out(self):
+        """Nor where Pod Security would refuse its pods."""
+        policy, binding = base('inject')
+        self.assertEqual(policy['spec']['matchConstraints']['objectSelector']['matchExpressions'],
+                         [{'key': 'nccl-exporter/inject', 'operator': 'NotIn', 'values': ['disabled']}])
+        self.assertEqual(binding['spec']['matchResources']['namespaceSelector'],
+                         {'matchLabels': {'nccl-exporter/inject': 'enabled'},
+                          'matchExpressions': [{'key': 'pod-security.kubernetes.io/enforce', 'operator': 'NotIn', 'values': ['baseline', 'restricted']}]})
 
-    def test_the_template_sets_what_kyvernos_policy_sets(self):
-        """But for the container's name, which it does not know, and the job's, which it takes from the label of a Job."""
-        each, volumes = (rule['mutate'] for rule in base('inject-kyverno')[0]['spec']['rules'])
-        patches = [patch for text in (each['foreach'][0]['patchesJson6902'], volumes['patchesJson6902'])
-                   for patch in yaml.safe_load(re.sub(r'{{ [\w.]+ }}', '0', text).replace('\\$(', '$('))]
-        values = [patch['value'] for patch in patches if patch['value']['name'] != 'CONTAINER_NAME']
-        job = {'name': 'NCCL_EXPORTER_JOB', 'valueFrom': {'fieldRef': {'fieldPath': "metadata.labels['batch.kubernetes.io/job-name']"}}}
-        self.assertEqual([patch['value'] for patch in objects(KUBERNETES / 'inject-template/pod-template.yaml')[0]],
-                         [job if value['name'] == job['name'] else value for value in values])
+    def test_the_template_adds_what_the_policy_adds(self):
+        """But for the container's name, which it does not know."""
+        text = ''.join(mutation['jsonPatch']['expression'] for mutation in base('inject')[0]['spec']['mutations'])
+        self.assertEqual(sorted([*(patch['value']['name'] for patch in TEMPLATE), 'CONTAINER_NAME']), sorted(re.findall(r'name: "([\w-]+)"', text)))
+
+    @unittest.skipUnless(HAS_CEL, NO_CEL)
+    def test_the_template_makes_the_pod_that_the_policy_makes(self):
+        """But for the container's name, and the job's, which it takes from the label of a Job."""
+        pod = self.pod([{**GPUS, 'env': [], 'volumeMounts': []}], {'volumes': []}, labels={'batch.kubernetes.io/job-name': 'llama'})
+        [made], by_template = admission_model.changed(base('inject')[0], [pod]), {'template': copy.deepcopy(pod)}
+        admission_model.add({'spec': by_template}, TEMPLATE)
+        [job] = [variable for variable in by_template['template']['spec']['containers'][0]['env'] if variable['name'] == 'NCCL_EXPORTER_JOB']
+        self.assertEqual(job.pop('valueFrom'), {'fieldRef': {'fieldPath': "metadata.labels['batch.kubernetes.io/job-name']"}})
+        job['value'] = 'llama'
+        self.assertEqual(made['spec']['containers'][0]['env'].pop(0)['name'], 'CONTAINER_NAME')
+        self.assertEqual(by_template['template'], made)
 
     @unittest.skipUnless(kustomize(), 'neither kustomize nor kubectl is installed')
     def test_the_component_changes_the_jobs_that_ask_for_it(self):
@@ -171,12 +147,9 @@ class Injection(unittest.TestCase):
             uid = {'name': 'POD_UID', 'valueFrom': {'fieldRef': {'fieldPath': 'metadata.uid'}}}
             mounts = [mount for mount in container['volumeMounts'] if mount['mountPath'] == '/run/nccl-exporter']
             return uid in container['env'] and mounts == segments
-        values = [patch['value'] for patch in objects(KUBERNETES / 'inject-template/pod-template.yaml')[0]]
+        values = [patch['value'] for patch in TEMPLATE]
         made = [{'env': values, 'volumeMounts': [value for value in values if 'mountPath' in value]}]
         pod = self.pod([GPUS, GPUS], {})
-        if HAS_JMESPATH:
-            import kyverno_model
-            made += kyverno_model.changed(base('inject-kyverno')[0], pod, self.asked)['spec']['containers']
         if HAS_CEL:
             made += admission_model.changed(base('inject')[0], [pod])[0]['spec']['containers']
         self.assertEqual([is_own(container) for container in made], [True] * len(made))
