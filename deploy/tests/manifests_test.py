@@ -51,6 +51,8 @@ def rendered(name):
     for (kind, _), thing in things.items():
         if kind == 'PrometheusRule':
             thing['spec'] = rules()
+        if kind == 'MutatingAdmissionPolicy':
+            thing['spec'] = base('inject')[0]['spec']
         if kind == 'ConfigMap':
             thing['data'] = {thing['metadata']['name'].removesuffix('-dashboard') + '.json': '{}'}
     return things
@@ -250,24 +252,41 @@ class Chart(unittest.TestCase):
                          {key: without_chart_labels(thing) for key, thing in expected.items()})
 
     def test_all_values_render_to_all_kinds(self):
-        expected = {key for name in ('node', 'monitoring', 'inject') for key in chart.by_name(base(name)) if key[0] != 'Namespace'}
-        self.assertEqual(rendered('all').keys(), expected)
+        expected = {thing['kind'] for name in ('node', 'monitoring', 'inject') for thing in base(name)} - {'Namespace'}
+        self.assertEqual({kind for kind, _ in rendered('all')}, expected | {'ConfigMap', 'SecurityContextConstraints'})
 
     def test_without_an_interval_of_detail_one_scrape_takes_all(self):
-        self.assertEqual([endpoint.get('params') for endpoint in rendered('monitors')['PodMonitor', 'nccl-exporter-sidecar']['spec']['podMetricsEndpoints']],
-                         [None])
-        intervals = [endpoint['interval'] for endpoint in rendered('monitors')['ServiceMonitor', 'nccl-exporter']['spec']['endpoints']]
-        self.assertEqual(intervals, ['15s', '2m'])
+        alerts, of_pods, of_nodes = ('30s', ['alerts']), ('60s', ['detail']), ('2m', ['detail'])
+        for name, expected in ('all', [[alerts, of_pods], [alerts, of_nodes]]), ('host-network', [[('15s', None)]] * 2):
+            specs = [rendered(name)[key]['spec'] for key in sorted(rendered(name)) if key[0].endswith('Monitor')]
+            self.assertEqual([[(endpoint['interval'], endpoint.get('params', {}).get('collect[]')) for endpoint in
+                               spec.get('endpoints', spec.get('podMetricsEndpoints'))] for spec in specs], expected)
 
-    def test_the_injection_is_that_of_the_bases(self):
-        for key, thing in chart.by_name(base('inject')).items():
-            made = without_chart_labels(rendered('all')[key])
-            made['metadata'].pop('labels')
-            text = json.dumps(made).replace('/var/run/nccl', '/run/nccl-exporter').replace('path: \\"/opt/nccl\\"', 'path: \\"/opt/nccl-exporter\\"')
+    def monitors_by_default(self, render):
+        made = render({'serviceMonitor': {'enabled': True}, 'podMonitor': {'enabled': True}})
+        for key, thing in chart.by_name(base('monitoring')).items():
+            if key[0].endswith('Monitor'):
+                self.assertEqual(without_chart_labels(made[key]), without_chart_labels(thing))
+
+    def injection_by_values(self, render):
+        made = render({'fullnameOverride': 'gpus', 'segmentDirectory': '/var/run/nccl', 'pluginDirectory': '/opt/nccl', 'inject': {'enabled': True}})
+        for (kind, name), thing in chart.by_name(base('inject')).items():
+            own = copy.deepcopy(made[kind, 'gpus-inject'])
+            own['metadata'].pop('labels')
+            text = json.dumps(own).replace('gpus-inject', name)
+            for directory, of_base in ('/var/run/nccl', '/run/nccl-exporter'), ('/opt/nccl', '/opt/nccl-exporter'):
+                text = text.replace(f'hostPath{{path: \\"{directory}\\"', f'hostPath{{path: \\"{of_base}\\"')
             self.assertEqual(json.loads(text), thing)
+        policy = render({'inject': {'enabled': True, 'durations': True}})['MutatingAdmissionPolicy', 'nccl-exporter-inject']
+        self.assertEqual(re.findall(r'env{name: "(\w+)", value: "0"}', policy['spec']['mutations'][-1]['jsonPatch']['expression']),
+                         ['NCCL_GRAPH_REGISTER', 'NCCL_LOCAL_REGISTER', 'NCCL_ALLGATHERV_ENABLE'])
+
+    @unittest.skipUnless(HAS_GO, NO_GO)
+    def test_monitors_and_injection_are_those_of_the_bases(self):
+        self.monitors_by_default(chart.rendered_by_go)
+        self.injection_by_values(chart.rendered_by_go)
 
     def test_every_value_is_used_by_a_values_file(self):
-        self.assertGreaterEqual(len(VALUES), 10)
         defaults = chart.default_values()
         unused = {leaf for leaf in leaves(defaults)
                   if all(at(chart.merged(defaults, values), leaf) == at(defaults, leaf) for values in chart.values_files().values())}
@@ -291,22 +310,32 @@ class Chart(unittest.TestCase):
 
     @unittest.skipUnless(HAS_GO, NO_GO)
     def test_the_notes_say_who_may_scrape(self):
-        for values, expected in ((('default', {}), 'lets in the namespace monitoring, and nobody else'),
-                                 (('network-policy', {}), '"ipBlock":{"cidr":"10.20.0.0/16"}'),
-                                 (('default', {'networkPolicy': {'prometheusNamespace': ''}}), 'lets in nobody'),
-                                 (('default', {'networkPolicy': {'enabled': False}}), 'every pod of the cluster reaches port 9828'),
-                                 (('host-network', {}), "the node's firewall decides about port 19828"),
-                                 (('tls', {}), 'Secret nccl-exporter-web'),
-                                 (('all', {}), 'kubectl label namespace NAMESPACE nccl-exporter/inject=enabled'),
-                                 (('default', {}), 'With inject.enabled=true the pods of chosen namespaces')):
-            name, more = values
+        for name, more, expected in (('default', {}, 'lets in the namespace monitoring, and nobody else'),
+                                     ('all', {}, '"ipBlock":{"cidr":"10.20.0.0/16"}'),
+                                     ('default', {'networkPolicy': {'from': [{'ipBlock': {'cidr': '10.20.0.0/16'}}]}},
+                                      'lets in the namespace monitoring and [{"ipBlock":{"cidr":"10.20.0.0/16"}}], and nobody else'),
+                                     ('default', {'networkPolicy': {'prometheusNamespace': ''}}, 'lets in nobody'),
+                                     ('default', {'networkPolicy': {'enabled': False}}, 'every pod of the cluster reaches port 9828'),
+                                     ('host-network', {}, "the node's firewall decides about port 19828"),
+                                     ('all', {}, 'Secret nccl-exporter-web: serviceMonitor.tlsConfig and'),
+                                     ('default', {'webConfigSecret': 'web'}, "Secret web: Prometheus' own configuration must fit it"),
+                                     ('all', {}, 'kubectl label namespace NAMESPACE nccl-exporter/inject=enabled'),
+                                     ('default', {'inject': {'enabled': True}}, 'With inject.durations=true the policy sets'),
+                                     ('default', {}, 'With inject.enabled=true the pods of chosen namespaces')):
             self.assertIn(expected, chart.notes_by_go(chart.merged(chart.values_files()[name], more)))
 
     @unittest.skipUnless(HAS_GO, NO_GO)
-    def test_a_policy_without_peers_lets_in_nobody(self):
+    def test_a_policy_lets_in_whom_the_values_name_and_without_peers_nobody(self):
         """An empty `from` would let in everybody."""
-        policy = chart.rendered_by_go({'networkPolicy': {'prometheusNamespace': ''}})['NetworkPolicy', 'nccl-exporter']
-        self.assertEqual(policy['spec']['ingress'], [])
+        of = lambda **values: chart.rendered_by_go({'networkPolicy': values})['NetworkPolicy', 'nccl-exporter']['spec']['ingress']
+        self.assertEqual(of(prometheusNamespace=''), [])
+        block = {'ipBlock': {'cidr': '10.20.0.0/16'}}
+        self.assertEqual(of(**{'from': [block]})[0]['from'], [{'namespaceSelector': {'matchLabels': {'kubernetes.io/metadata.name': 'monitoring'}}}, block])
+
+    @unittest.skipUnless(HAS_GO, NO_GO)
+    def test_without_an_account_of_its_own_and_without_a_name_it_is_the_default_one(self):
+        pod = chart.rendered_by_go({'serviceAccount': {'create': False}})['DaemonSet', 'nccl-exporter']['spec']['template']['spec']
+        self.assertEqual(pod['serviceAccountName'], 'default')
 
     def test_the_chart_has_the_projects_rules(self):
         generated = subprocess.run([DEPLOY / 'prometheus/generate-rules', '--for-chart'], check=True, capture_output=True, text=True).stdout
@@ -430,6 +459,8 @@ class Chart(unittest.TestCase):
     def test_helm_renders_what_is_kept(self):
         subprocess.run(['helm', 'lint', '--strict', HELM / 'nccl-exporter'], check=True)
         self.renders_what_is_kept(chart.rendered_by_helm)
+        self.monitors_by_default(chart.rendered_by_helm)
+        self.injection_by_values(chart.rendered_by_helm)
 
     @unittest.skipUnless(HAS_HELM, 'helm is not installed')
     def test_helm_makes_config_maps_of_the_dashboards(self):

@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"sort"
 	"strconv"
 	"strings"
 	"text/template"
@@ -73,8 +74,13 @@ func toYAML(value any) string {
 			lines = append(lines, "- "+toJSON(item))
 		}
 	case map[string]any:
-		for key, item := range value {
-			lines = append(lines, toJSON(key)+": "+toJSON(item))
+		keys := make([]string, 0, len(value))
+		for key := range value {
+			keys = append(keys, key)
+		}
+		sort.Strings(keys)
+		for _, key := range keys {
+			lines = append(lines, toJSON(key)+": "+toJSON(value[key]))
 		}
 	}
 	if len(lines) == 0 {
