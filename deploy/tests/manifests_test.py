@@ -337,6 +337,14 @@ class Chart(unittest.TestCase):
         pod = chart.rendered_by_go({'serviceAccount': {'create': False}})['DaemonSet', 'nccl-exporter']['spec']['template']['spec']
         self.assertEqual(pod['serviceAccountName'], 'default')
 
+    @unittest.skipUnless(HAS_GO, NO_GO)
+    def test_openshift_admits_what_of_the_nodes_the_values_choose(self):
+        """Regression: with hostPID the constraints refused the chart's own pods."""
+        allowed = ['allowHostNetwork', 'allowHostPorts', 'allowHostPID']
+        for values, expected in ({}, [False] * 3), ({'hostNetwork': True}, [True, True, False]), ({'hostPID': True}, [False, False, True]):
+            made = chart.rendered_by_go({**values, 'openshift': {'securityContextConstraints': True}})
+            self.assertEqual([made['SecurityContextConstraints', 'nccl-exporter'][key] for key in allowed], expected)
+
     def test_the_chart_has_the_projects_rules(self):
         generated = subprocess.run([DEPLOY / 'prometheus/generate-rules', '--for-chart'], check=True, capture_output=True, text=True).stdout
         self.assertEqual((HELM / 'nccl-exporter/rules.yml').read_text(), generated, 'run generate-rules --for-chart')
