@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <iterator>
+#include <numeric>
 
 #include "exporter/findings/late/busy_rates.h"
 #include "exporter/ledger/local_communicators.h"
@@ -44,11 +46,6 @@ void LateRanks::Record(const collector::NodeSnapshot& node, const NodeHistory& h
   }
   for (const LateCandidate& candidate : judgement.candidates)
     Judge(candidate, node.taken_realtime_ns);
-  Thresholds strong = times_;
-  strong.window = times_.strong_window();
-  const LateJudgement brief = JudgeLateRanks(RatesOf(node, history, strong), strong);
-  for (const LateCandidate& candidate : brief.candidates)
-    JudgeStrong(candidate, node.taken_realtime_ns);
   Confirm();
 }
 
@@ -74,19 +71,19 @@ void LateRanks::BeginJudgement(int judgements_passed) {
   for (auto& [key, communicator] : communicators_) {
     shift(communicator.straggler);
     shift(communicator.uneven);
-    shift(communicator.briefly);
     for (auto& [rank, memory] : communicator.ranks) {
+      shift(memory.late);
       shift(memory.straggler);
       shift(memory.last_arriver);
-      shift(memory.briefly);
-      shift(memory.strongly);
+      const size_t passed = std::min<size_t>(judgements_passed, memory.evidence.size());
+      std::ranges::rotate(memory.evidence, memory.evidence.end() - static_cast<ptrdiff_t>(passed));
+      std::fill_n(memory.evidence.begin(), passed, 0);
     }
     // Only ranks that were late lately take memory: a user who makes many communicators does not
     // make this map grow.
     std::erase_if(communicator.ranks, [&](const auto& entry) {
       const RankMemory& memory = entry.second;
-      return (memory.straggler | memory.last_arriver | memory.briefly) == 0 &&
-             memory.shown_until_ns < now_ns_;
+      return (memory.late | memory.last_arriver) == 0 && memory.shown_until_ns < now_ns_;
     });
   }
 }
@@ -100,81 +97,72 @@ LateRanks::CommunicatorMemory* LateRanks::Settled(const collector::CommunicatorK
   return now_ns_ - place->second.first_seen_ns < settled_ns ? nullptr : &place->second;
 }
 
-// A gap as long as the time in which lateness must repeat ends a run: what follows is new.
-void LateRanks::Begin(int64_t realtime_ns, RankMemory& rank) const {
-  const Judgements before = rank.straggler | rank.last_arriver | rank.strongly;
-  if ((before & Latest(times_.late_for())) == 0) rank.since_realtime_ns = realtime_ns;
-}
-
 void LateRanks::Judge(const LateCandidate& candidate, int64_t realtime_ns) {
   CommunicatorMemory* const communicator = Settled(candidate.communicator);
   if (communicator == nullptr) return;
   RankMemory& rank = communicator->ranks[candidate.rank];
-  Begin(realtime_ns, rank);
-  if (candidate.measures.is_straggler) {
+  const LateMeasures& measures = candidate.measures;
+  if (measures.is_culprit || measures.is_last_arriver) {
+    // A gap as long as the time in which evidence adds up ends a run: what follows is new.
+    const bool is_new = std::ranges::count(rank.evidence, 0) == std::ssize(rank.evidence) &&
+                        (rank.last_arriver & Latest(times_.late_for())) == 0;
+    if (is_new) rank.since_realtime_ns = realtime_ns;
+    rank.measures = measures;
+  }
+  if (measures.is_late) rank.late |= 1;
+  if (measures.is_straggler) {
     rank.straggler |= 1;
     communicator->straggler |= 1;
   }
-  if (candidate.measures.is_last_arriver) rank.last_arriver |= 1;
-  rank.measures = candidate.measures;
+  if (measures.is_last_arriver) rank.last_arriver |= 1;
+  rank.evidence.resize(static_cast<size_t>(std::popcount(Latest(times_.late_for()))));
+  rank.evidence.front() = measures.is_culprit ? measures.cost : 0;
 }
 
-void LateRanks::JudgeStrong(const LateCandidate& candidate, int64_t realtime_ns) {
-  const LateMeasures& measures = candidate.measures;
-  CommunicatorMemory* const communicator = Settled(candidate.communicator);
-  if (communicator == nullptr || !measures.is_straggler) return;
-  RankMemory& rank = communicator->ranks[candidate.rank];
-  rank.briefly |= 1;
-  communicator->briefly |= 1;
-  if (!measures.is_alone || measures.cost < times_.strong_deficit ||
-      measures.timed_operations < static_cast<uint64_t>(times_.least_operations))
-    return;
-  Begin(realtime_ns, rank);
-  rank.strongly |= 1;
-  rank.strong_measures = measures;
+// comm_rank:nccl_straggler:evidence
+void LateRanks::AddEvidence(const CommunicatorMemory& communicator, RankMemory& rank) const {
+  if (rank.evidence.empty() || rank.evidence.front() == 0) return;
+  const Judgements past = Latest(times_.history);
+  const bool is_even_beside = std::popcount(rank.late & past) + times_.most_uneven() >=
+                              std::popcount(communicator.uneven & past);
+  double& evidence = rank.evidence.front();
+  if (communicator.has_all_ranks && is_even_beside)
+    evidence = std::min(evidence, times_.most_evidence());
+  else
+    evidence = (rank.straggler & 1) != 0 ? std::min(evidence, times_.least_evidence()) : 0;
 }
 
-// The conditions of the alerts: 6 of 13 judgements, or 3 strong ones in a row, and three quarters
-// of those that found anybody; or a last arriver in 7 judgements without a gap. In the rules the
-// first of the strong ones may be weaker.
+// The conditions of the alerts: a proof of evidence, and three quarters of the judgements that
+// found anybody; or a last arriver in 7 judgements without a gap.
 void LateRanks::Confirm() {
-  const int hold = static_cast<int>(times_.hold / times_.interval);
   const Judgements latest = Latest(times_.late_for()), past = Latest(times_.history);
-  const Judgements strong_run = (Judgements{1} << times_.strong_evaluations) - 1;
   const Judgements unbroken = Latest(times_.hold);
-  // Unequal work makes now this rank late, now that one.
-  const auto is_usual = [&](Judgements of_rank, Judgements of_any) {
-    return std::popcount(of_rank & past) >= kShareOfJudgements * std::popcount(of_any & past);
-  };
   for (auto& [key, communicator] : communicators_) {
-    if (now_ns_ - communicator.first_seen_ns < times_.warm_up.count()) continue;
     const auto of_job = lost_gpus_.find(JobKeyOf(key));
     const LostGpus lost = of_job == lost_gpus_.end() ? LostGpus() : of_job->second;
     for (auto& [number, rank] : communicator.ranks) {
-      const bool is_often = (rank.straggler & 1) != 0 &&
-                            std::popcount(rank.straggler & latest) >= hold &&
-                            is_usual(rank.straggler, communicator.straggler);
-      const bool is_strong =
-          communicator.has_all_ranks && (rank.strongly & strong_run) == strong_run &&
-          std::popcount(communicator.uneven & ~rank.straggler & past) <= times_.most_uneven() &&
-          is_usual(rank.briefly, communicator.briefly);
+      AddEvidence(communicator, rank);
+      if (now_ns_ - communicator.first_seen_ns < times_.warm_up.count()) continue;
+      // Unequal work makes now this rank late, now that one.
+      const bool is_usual = std::popcount(rank.straggler & past) >=
+                            kShareOfJudgements * std::popcount(communicator.straggler & past);
+      const bool is_straggler =
+          (rank.straggler & 1) != 0 && is_usual &&
+          std::accumulate(rank.evidence.begin(), rank.evidence.end(), 0.0) >= times_.proof();
       const bool is_last_arriver = (rank.last_arriver & unbroken) == unbroken;
-      if (!is_often && !is_strong && !is_last_arriver) continue;
+      if (!is_straggler && !is_last_arriver) continue;
       // A rank that is late at the edge of a threshold is found in every other judgement: it stays
       // for as long as the alert is held.
       rank.shown_until_ns = now_ns_ + times_.hold.count();
-      const bool is_by_strong = is_strong && !is_often;
-      const Judgements shown = is_by_strong ? rank.strongly : rank.straggler | rank.last_arriver;
-      const Judgements of = is_by_strong ? strong_run : latest;
       rank.shown = {.communicator = key,
                     .rank = number,
-                    .measures = is_by_strong ? rank.strong_measures : rank.measures,
+                    .measures = rank.measures,
                     .since_realtime_ns = rank.since_realtime_ns,
-                    .late_judgements = std::popcount(shown & of),
-                    .judgements = std::popcount(of),
-                    .window = is_by_strong ? times_.strong_window() : times_.window,
+                    .late_judgements = std::popcount((rank.straggler | rank.last_arriver) & latest),
+                    .judgements = std::popcount(latest),
+                    .window = times_.window,
                     .lost = lost};
-      rank.shown.measures.is_straggler = is_often || is_strong;
+      rank.shown.measures.is_straggler = is_straggler;
       rank.shown.measures.is_last_arriver = is_last_arriver;
     }
   }

@@ -3,11 +3,12 @@
 // those of the rules in deploy/prometheus (group nccl_stragglers; docs/alerts.md has the reasons),
 // for the ranks of this node.
 //
-// A judgement takes some ranks for late (late_candidates.h). A finding needs several of them, and a
-// communicator that was followed for some minutes: so a single snapshot names nobody.
+// A judgement takes some ranks for late (late_candidates.h). Evidence of judgements adds up
+// (comm_rank:nccl_straggler:evidence), and a finding needs a proof of it in a communicator that was
+// followed for some minutes: so a single snapshot names nobody.
 //
-// Strong proof is for communicators that have all their ranks here. Of others nobody here sees
-// whether a rank of another node is late as often, as with the load of experts.
+// Large costs are more evidence only in communicators that have all their ranks here. Of others
+// nobody here sees whether a rank of another node is late as often, as with the load of experts.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,10 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
-#include "exporter/findings/thresholds.h"
 #include "exporter/findings/late/late_candidates.h"
 #include "exporter/findings/late/late_findings.h"
 #include "exporter/findings/late/lost_gpus.h"
+#include "exporter/findings/thresholds.h"
 #include "exporter/ledger/node_history.h"
 
 namespace nccl_exporter::exporter {
@@ -47,22 +48,20 @@ class LateRanks {
   using Judgements = uint64_t;
 
   struct RankMemory {
+    Judgements late = 0;  // victims included
     Judgements straggler = 0;
     Judgements last_arriver = 0;
-    Judgements briefly = 0;         // a straggler in the strong window
-    Judgements strongly = 0;        // and nobody else was late, for much of the time
+    std::vector<double> evidence;   // of the judgements of late_for(), the latest first
     int64_t since_realtime_ns = 0;  // first judgement of the run
     LateMeasures measures;          // of the latest judgement that took it for late
-    LateMeasures strong_measures;
-    int64_t shown_until_ns = 0;  // 0: it was never found late
-    LateRank shown;              // as it was found late
+    int64_t shown_until_ns = 0;     // 0: it was never found late
+    LateRank shown;                 // as it was found late
   };
   struct CommunicatorMemory {
     int64_t first_seen_ns = 0;
     int64_t last_seen_ns = 0;
     Judgements straggler = 0;    // in which any rank was
     Judgements uneven = 0;       // in which a rank waited less, whether chance explains it or not
-    Judgements briefly = 0;      // the same of the strong window
     bool is_compared = false;    // it has several ranks here
     bool has_all_ranks = false;  // here, so that a late one is known to be the only one
     std::map<uint64_t, RankMemory> ranks;
@@ -72,10 +71,9 @@ class LateRanks {
   void BeginJudgement(int judgements_passed);
   // Null where nothing can be said yet.
   CommunicatorMemory* Settled(const collector::CommunicatorKey& key);
-  // Comes before the judgement is added to `rank`.
-  void Begin(int64_t realtime_ns, RankMemory& rank) const;
   void Judge(const LateCandidate& candidate, int64_t realtime_ns);
-  void JudgeStrong(const LateCandidate& candidate, int64_t realtime_ns);
+  // After all candidates of the judgement.
+  void AddEvidence(const CommunicatorMemory& communicator, RankMemory& rank) const;
   void Confirm();
   // The judgements of the latest so much time.
   Judgements Latest(Thresholds::Ns time) const;

@@ -40,8 +40,6 @@ constexpr auto kRows = std::to_array<Row>({
     {"min-ranks", &Thresholds::min_ranks},
     {"last-arrival-share", &Thresholds::last_arrival_share},
     {"least-operations", &Thresholds::least_operations},
-    {"strong-deficit", &Thresholds::strong_deficit},
-    {"strong-evaluations", &Thresholds::strong_evaluations},
     {"hang-threshold", &Thresholds::hang_threshold},
     {"critical-threshold", &Thresholds::critical_threshold},
     {"halted-evaluations", &Thresholds::halted_evaluations},
@@ -82,11 +80,11 @@ int CountOf(const std::string& key, const Json& value) {
 
 void Store(const Row& row, const std::string& key, const Json& value, Thresholds& thresholds) {
   if (const auto* const time = std::get_if<Ns Thresholds::*>(&row.value)) {
-    thresholds.**time = DurationOf(key, value);
+    thresholds.** time = DurationOf(key, value);
   } else if (const auto* const share = std::get_if<double Thresholds::*>(&row.value)) {
-    thresholds.**share = ShareOf(key, value);
+    thresholds.** share = ShareOf(key, value);
   } else if (const auto* const count = std::get_if<int Thresholds::*>(&row.value)) {
-    thresholds.**count = CountOf(key, value);
+    thresholds.** count = CountOf(key, value);
   } else if (std::get<RulesOnly>(row.value) == RulesOnly::kDuration) {
     DurationOf(key, value);
   } else if (!value.is_number()) {
@@ -102,7 +100,8 @@ void CheckMemory(const Thresholds& thresholds) {
   if (thresholds.bandwidth_window > kHistory) Refuse("bandwidth-window", "is more than 10m");
   if (thresholds.history / thresholds.interval > kMostIntervals)
     Refuse("history", "is more than 63 intervals");
-  if (thresholds.late_for() > thresholds.history) Refuse("hold", "is more than half of \"history\"");
+  if (thresholds.late_for() > thresholds.history)
+    Refuse("hold", "is more than half of \"history\"");
 }
 
 Thresholds ThresholdsOf(const Json& file) {

@@ -4,6 +4,7 @@
 // are read from a file that `generate-rules` writes. Plain data, for any thread.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -48,16 +49,30 @@ struct Thresholds {
   // Rates of late ranks are over this time, shares of arrivals over twice that.
   Ns window = shipped::kWindow;
   Ns arrivals_window() const { return 2 * window; }
-  // Strong proof is rates over this time: windows of judgements that follow each other have no
-  // second in common, so a single long wait is in one of them, and not in three.
-  Ns strong_window() const { return interval; }
   // Losses are counted over this time.
   Ns bandwidth_window = shipped::kBandwidthWindow;
   // An alert fires after this time.
   Ns hold = shipped::kHold;
-  // A late rank is late in 6 of 13 judgements of the latest so much, ...
+  // Evidence that a rank is late adds up over this time.
   Ns late_for() const { return 2 * hold; }
-  // ... and in three quarters of those in which any rank was late.
+  // So much evidence is a proof: a rank that costs no more than straggler_threshold is late for
+  // `hold`. The last digits of sums differ, so it is a little less.
+  double proof() const {
+    return 0.999 * static_cast<double>(hold / interval) * straggler_threshold;
+  }
+  // Evidence of one judgement at most. A single long wait is in the rates of window / interval
+  // judgements, and is no proof.
+  double most_evidence() const {
+    return proof() / 0.999 / (static_cast<double>(window / interval) + 0.5);
+  }
+  // Evidence of one judgement where ranks are often uneven: see most_uneven().
+  double least_evidence() const { return std::min(most_evidence(), straggler_threshold); }
+  // Judgements of `history` in which other ranks may have been uneven by chance. Load that moves
+  // between ranks, such as that of experts, stays at each for a minute, and proves nothing.
+  int most_uneven() const {
+    return static_cast<int>(0.15 * static_cast<double>(history / interval));
+  }
+  // A late rank is late in three quarters of the judgements of this time in which any rank was.
   Ns history = shipped::kHistory;
   // No rank of a communicator is late before that has been followed for this time.
   Ns warm_up = shipped::kWarmUp;
@@ -73,18 +88,8 @@ struct Thresholds {
   int min_ranks = shipped::kMinRanks;
   // Share of the compared operations that a late rank was the last to enter.
   double last_arrival_share = shipped::kLastArrivalShare;
-  // Least number of compared operations in a window, or of timed ones in a strong window, so that
-  // one alone makes nobody late.
+  // Least number of compared operations in a window, so that one alone makes nobody late.
   int least_operations = shipped::kLeastOperations;
-  // So many judgements in a row find a rank that is late by so much, and nobody else late: that is
-  // strong proof, and no more judgements are waited for. Jitter and imbalance of this size change
-  // the rank from judgement to judgement.
-  double strong_deficit = shipped::kStrongDeficit;
-  int strong_evaluations = shipped::kStrongEvaluations;
-  // Beside them, ranks were uneven in so many judgements of `history` at most. Load that moves
-  // between ranks, such as that of experts, stays at each for a minute, and proves nothing. The
-  // rules allow half of it, and judge unevenness half as often.
-  int most_uneven() const { return 2 * strong_evaluations; }
 
   // Share of its former bandwidth below which a communicator is degraded.
   double bandwidth_ratio = shipped::kBandwidthRatio;

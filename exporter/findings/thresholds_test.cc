@@ -83,7 +83,7 @@ TEST(ThresholdsTest, AllDurationsAreScaled) {
   const Thresholds scaled = Thresholds().Scaled(15);
   EXPECT_EQ(Seconds(scaled.hang_threshold), 8);
   EXPECT_EQ(Seconds(scaled.critical_threshold), 40);
-  EXPECT_EQ(Seconds(scaled.window), 4);
+  EXPECT_EQ(Seconds(scaled.window), 3);
   EXPECT_EQ(Seconds(scaled.late_for()), 12);
   EXPECT_EQ(Seconds(scaled.history), 40);
   EXPECT_EQ(Seconds(scaled.warm_up), 20);

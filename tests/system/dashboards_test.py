@@ -48,7 +48,7 @@ SOMETIMES = {'rule comm_rank:nccl_hang:unseen', 'rule comm:nccl_p2p_operations:p
              # A daemon in a PID namespace of its own, as of a test in a container, counts no processes.
              'nccl-exporter / Processes measured / A', 'nccl-exporter / Processes measured / A (one job)',
              'rule process:nccl_wait_for_late:max', 'rule comm_rank:nccl_wait_for_late:max',
-             'rule comm:nccl_straggler:weak', 'rule comm_rank:nccl_straggler:proved', 'rule comm_node:nccl_straggler:proved'}
+             'rule comm:nccl_steps:missing'}
 
 
 def escaped(value):

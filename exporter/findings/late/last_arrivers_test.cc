@@ -37,7 +37,7 @@ TEST(LastArriversTest, NamesTheLaterOfTwoRanks) {
   EXPECT_EQ(finding.cost, "waiting costs 0.2 GPUs of 2 on this node");
   EXPECT_THAT(finding.headline, testing::EndsWith("it is the last on this node to enter 97 % of the "
                                                   "operations of tp."));
-  EXPECT_THAT(finding.evidence, Contains(Pair("last to enter", "97 % of 2400 operations")));
+  EXPECT_THAT(finding.evidence, Contains(Pair("last to enter", "97 % of 1800 operations")));
   EXPECT_THAT(finding.evidence, Contains(Pair("late by", "10.50 ms on average")));
 }
 
@@ -49,7 +49,7 @@ TEST(LastArriversTest, WantsAShareOfOperationsAndOfTimeAndNotTooFewOfThem) {
     job.Run(720, [&] {
       job.Busy(0, kFirst, 0.1 + lateness_share);
       job.Busy(1, kFirst, 0.1);
-      if (++step % 24 == 0) job.Arrive(1, kFirst, compared, last, 24 * lateness_share);
+      if (++step % 18 == 0) job.Arrive(1, kFirst, compared, last, 18 * lateness_share);
     });
     return !job.EverNamed().empty();
   };

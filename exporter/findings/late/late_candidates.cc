@@ -196,31 +196,15 @@ std::vector<bool> OwnDeficits(const PeerRates& peers, const PeersFound& found,
   return own;
 }
 
-// Victims, which are not its candidates, are late as well.
-bool IsAlone(const PeersFound& found, size_t i) {
-  for (size_t other = 0; other < found.deficit.size(); ++other) {
-    if (other != i && (found.deficit[other] || found.is_last[other])) return false;
-  }
-  return true;
-}
-
-uint64_t TimedOperations(const RankRates& rank) {
-  uint64_t timed = 0;
-  for (const TrafficDelta& delta : rank.traffic) timed += delta.timed_operations;
-  return timed;
-}
-
 LateMeasures MeasuresOf(const PeerRates& peers, const PeersFound& found, size_t i,
-                        bool is_straggler, bool is_last_arriver) {
+                        bool is_culprit) {
   const RankRates& rank = peers.ranks[i];
   const collector::ArrivalCounts& arrivals = rank.arrivals;
-  LateMeasures measures{.is_straggler = is_straggler,
-                        .is_last_arriver = is_last_arriver,
-                        .cost = is_straggler ? *found.cost[i] : CostOfArrivals(peers, rank),
-                        .wait_deficit = is_straggler ? *found.deficit[i] : 0,
-                        .compared = arrivals.compared,
-                        .is_alone = IsAlone(found, i),
-                        .timed_operations = TimedOperations(rank)};
+  LateMeasures measures{.is_late = found.deficit[i].has_value(),
+                        .is_culprit = is_culprit,
+                        .cost = is_culprit ? *found.cost[i] : CostOfArrivals(peers, rank),
+                        .wait_deficit = is_culprit ? *found.deficit[i] : 0,
+                        .compared = arrivals.compared};
   if (arrivals.compared == 0) return measures;
   const auto compared = static_cast<double>(arrivals.compared);
   measures.last_share = static_cast<double>(arrivals.last) / compared;
@@ -242,14 +226,15 @@ void AddCandidates(const NodeRates& rates, const PeerRates& peers, const PeersFo
   for (size_t i = 0; i < peers.ranks.size(); ++i) {
     const RankRates& rank = peers.ranks[i];
     if (!rank.rank.process->is_alive) continue;
-    const bool is_straggler = own[i] && are_few;
     const bool is_last_arriver =
         found.is_last[i] && !victims.another_is_last[rank.process] && !is_victim[i] &&
         !(rank.busy && found.process_deficit[i] < victims_wait) && (!found.deficit[i] || own[i]);
-    if (!is_straggler && !is_last_arriver) continue;
+    if (!found.deficit[i] && !is_last_arriver) continue;
     candidates.push_back({.communicator = peers.key,
                           .rank = rank.rank.communicator->rank,
-                          .measures = MeasuresOf(peers, found, i, is_straggler, is_last_arriver)});
+                          .measures = MeasuresOf(peers, found, i, own[i])});
+    candidates.back().measures.is_straggler = own[i] && are_few;
+    candidates.back().measures.is_last_arriver = is_last_arriver;
   }
 }
 

@@ -13,15 +13,15 @@ namespace nccl_exporter::exporter {
 
 // Why a rank is taken for late, in numbers.
 struct LateMeasures {
-  bool is_straggler = false;     // by the times in kernels
+  bool is_late = false;          // it waits less than chance explains, or than its peers
+  bool is_culprit = false;       // and is no victim of another late rank
+  bool is_straggler = false;     // and is one of few
   bool is_last_arriver = false;  // by the starts of kernels
   double cost = 0;               // share of the time that the others lose, 0 to 1
-  double wait_deficit = 0;       // of a straggler: it waits so much less than the median
+  double wait_deficit = 0;       // of a culprit: it waits so much less than the median
   uint64_t compared = 0;         // operations; 0: none was compared
   double last_share = 0;         // of these, the ones that it entered last
   double mean_lateness_seconds = 0;
-  bool is_alone = false;          // no other rank of the communicator is late
-  uint64_t timed_operations = 0;  // in the window of the rates
 };
 
 struct LateCandidate {
@@ -31,11 +31,12 @@ struct LateCandidate {
 };
 
 struct LateJudgement {
-  // Each rank at most once per communicator, in the order of the rates. A candidate of one
-  // judgement is no finding yet: LateRanks wants several.
+  // Ranks that are late or arrive last, victims included. Each at most once per communicator, in
+  // the order of the rates. A candidate of one judgement is no finding yet: LateRanks adds up
+  // evidence.
   std::vector<LateCandidate> candidates;
-  // Communicators in which a rank waits less than the median by Thresholds::straggler_threshold, whether
-  // chance explains it or not: comm:nccl_busy_seconds:uneven.
+  // Communicators in which a rank waits less than the median by Thresholds::straggler_threshold,
+  // whether chance explains it or not: comm:nccl_busy_seconds:uneven.
   std::vector<collector::CommunicatorKey> uneven;
 };
 
