@@ -42,7 +42,8 @@ void LateRanks::Record(const collector::NodeSnapshot& node, const NodeHistory& h
   lost_gpus_ = LostGpusOf(rates, times_);
   const LateJudgement judgement = JudgeLateRanks(rates, times_);
   for (const collector::CommunicatorKey& key : judgement.uneven) {
-    if (CommunicatorMemory* const communicator = Settled(key)) communicator->uneven |= 1;
+    if (CommunicatorMemory* const communicator = Settled(key, times_.window))
+      communicator->uneven |= 1;
   }
   for (const LateCandidate& candidate : judgement.candidates)
     Judge(candidate, node.taken_realtime_ns);
@@ -55,19 +56,24 @@ void LateRanks::Follow(const collector::NodeSnapshot& node) {
     CommunicatorMemory& memory = place->second;
     if (is_new) memory.first_seen_ns = now_ns_;
     memory.last_seen_ns = now_ns_;
-    memory.is_compared = communicator.ranks.size() > 1;
     memory.has_all_ranks = communicator.ranks.size() == communicator.key.ranks;
+    memory.is_compared = communicator.ranks.size() > 1;
+    for (const RankOnNode& rank : communicator.ranks)
+      processes_[rank.process->file].last_seen_ns = now_ns_;
   }
   // One that a snapshot missed is still the same.
-  std::erase_if(communicators_, [&](const auto& entry) {
+  const auto is_gone = [&](const auto& entry) {
     return now_ns_ - entry.second.last_seen_ns > times_.window.count();
-  });
+  };
+  std::erase_if(communicators_, is_gone);
+  std::erase_if(processes_, is_gone);
 }
 
 void LateRanks::BeginJudgement(int judgements_passed) {
   const auto shift = [&](Judgements& judgements) {
     judgements = judgements_passed < kMostJudgements ? judgements << judgements_passed : 0;
   };
+  for (auto& [file, process] : processes_) shift(process.culprit);
   for (auto& [key, communicator] : communicators_) {
     shift(communicator.straggler);
     shift(communicator.uneven);
@@ -88,20 +94,29 @@ void LateRanks::BeginJudgement(int judgements_passed) {
   }
 }
 
-LateRanks::CommunicatorMemory* LateRanks::Settled(const collector::CommunicatorKey& key) {
+LateRanks::CommunicatorMemory* LateRanks::Settled(const collector::CommunicatorKey& key,
+                                                  Thresholds::Ns window) {
   const auto place = communicators_.find(key);
   if (place == communicators_.end()) return nullptr;
-  // Until then a window reaches back to before the communicator was first seen: into the backlog of
-  // its completion ring, or the first calls, in which ranks differ by seconds.
-  const int64_t settled_ns = (times_.arrivals_window() + times_.window).count();
-  return now_ns_ - place->second.first_seen_ns < settled_ns ? nullptr : &place->second;
+  return now_ns_ - place->second.first_seen_ns < window.count() ? nullptr : &place->second;
+}
+
+bool LateRanks::IsWarm(const CommunicatorMemory& communicator, const RankMemory& rank) const {
+  if (now_ns_ - communicator.first_seen_ns >= times_.warm_up.count()) return true;
+  const auto process = processes_.find(rank.process);
+  if (process == processes_.end()) return false;
+  const Judgements before = Latest(2 * times_.warm_up) & ~Latest(times_.warm_up - times_.interval);
+  return std::popcount(process->second.culprit & before) >= times_.warm_judgements();
 }
 
 void LateRanks::Judge(const LateCandidate& candidate, int64_t realtime_ns) {
-  CommunicatorMemory* const communicator = Settled(candidate.communicator);
+  CommunicatorMemory* const communicator = Settled(candidate.communicator, times_.window);
   if (communicator == nullptr) return;
   RankMemory& rank = communicator->ranks[candidate.rank];
-  const LateMeasures& measures = candidate.measures;
+  rank.process = candidate.process;
+  LateMeasures measures = candidate.measures;
+  if (Settled(candidate.communicator, times_.arrivals_window() + times_.window) == nullptr)
+    measures.is_last_arriver = false;
   if (measures.is_culprit || measures.is_last_arriver) {
     // A gap as long as the time in which evidence adds up ends a run: what follows is new.
     const bool is_new = std::ranges::count(rank.evidence, 0) == std::ssize(rank.evidence) &&
@@ -117,6 +132,7 @@ void LateRanks::Judge(const LateCandidate& candidate, int64_t realtime_ns) {
   if (measures.is_last_arriver) rank.last_arriver |= 1;
   rank.evidence.resize(static_cast<size_t>(std::popcount(Latest(times_.late_for()))));
   rank.evidence.front() = measures.is_culprit ? measures.cost : 0;
+  if (measures.is_culprit) processes_[rank.process].culprit |= 1;
 }
 
 // comm_rank:nccl_straggler:evidence
@@ -142,7 +158,7 @@ void LateRanks::Confirm() {
     const LostGpus lost = of_job == lost_gpus_.end() ? LostGpus() : of_job->second;
     for (auto& [number, rank] : communicator.ranks) {
       AddEvidence(communicator, rank);
-      if (now_ns_ - communicator.first_seen_ns < times_.warm_up.count()) continue;
+      if (!IsWarm(communicator, rank)) continue;
       // Unequal work makes now this rank late, now that one.
       const bool is_usual = std::popcount(rank.straggler & past) >=
                             kShareOfJudgements * std::popcount(communicator.straggler & past);

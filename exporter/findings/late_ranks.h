@@ -4,8 +4,9 @@
 // for the ranks of this node.
 //
 // A judgement takes some ranks for late (late_candidates.h). Evidence of judgements adds up
-// (comm_rank:nccl_straggler:evidence), and a finding needs a proof of it in a communicator that was
-// followed for some minutes: so a single snapshot names nobody.
+// (comm_rank:nccl_straggler:evidence), and a finding needs a proof of it. A communicator that
+// was followed for less than some minutes has late ranks only if they were late in others before:
+// so a single snapshot names nobody.
 //
 // Large costs are more evidence only in communicators that have all their ranks here. Of others
 // nobody here sees whether a rank of another node is late as often, as with the load of experts.
@@ -47,7 +48,12 @@ class LateRanks {
   // often it is judged, and a condition such as "6 of 13" is a mask and a count of bits.
   using Judgements = uint64_t;
 
+  struct ProcessMemory {
+    int64_t last_seen_ns = 0;
+    Judgements culprit = 0;  // in any of its communicators, those that are gone included
+  };
   struct RankMemory {
+    collector::FileKey process;
     Judgements late = 0;  // victims included
     Judgements straggler = 0;
     Judgements last_arriver = 0;
@@ -69,8 +75,10 @@ class LateRanks {
 
   void Follow(const collector::NodeSnapshot& node);
   void BeginJudgement(int judgements_passed);
-  // Null where nothing can be said yet.
-  CommunicatorMemory* Settled(const collector::CommunicatorKey& key);
+  // Null while `window` reaches back to before the communicator was met: into the backlog of its
+  // completion ring, or the first calls, in which ranks differ by seconds.
+  CommunicatorMemory* Settled(const collector::CommunicatorKey& key, Thresholds::Ns window);
+  bool IsWarm(const CommunicatorMemory& communicator, const RankMemory& rank) const;
   void Judge(const LateCandidate& candidate, int64_t realtime_ns);
   // After all candidates of the judgement.
   void AddEvidence(const CommunicatorMemory& communicator, RankMemory& rank) const;
@@ -81,6 +89,7 @@ class LateRanks {
   Thresholds times_;
   int64_t now_ns_ = 0;
   int64_t next_judgement_ns_ = 0;
+  std::map<collector::FileKey, ProcessMemory> processes_;
   std::map<collector::CommunicatorKey, CommunicatorMemory> communicators_;
   std::map<JobKey, LostGpus> lost_gpus_;  // of the latest judgement
 };

@@ -37,7 +37,6 @@ constexpr auto kRows = std::to_array<Row>({
     {"longest-step", &Thresholds::longest_step},
     {"straggler-threshold", &Thresholds::straggler_threshold},
     {"least-wait", &Thresholds::least_wait},
-    {"min-ranks", &Thresholds::min_ranks},
     {"last-arrival-share", &Thresholds::last_arrival_share},
     {"least-operations", &Thresholds::least_operations},
     {"hang-threshold", &Thresholds::hang_threshold},

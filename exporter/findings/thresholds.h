@@ -65,6 +65,9 @@ struct Thresholds {
   double most_evidence() const {
     return proof() / 0.999 / (static_cast<double>(window / interval) + 0.5);
   }
+  // Judgements before warm_up in which a rank must have been late in other communicators, to be
+  // found late in one that is younger.
+  int warm_judgements() const { return static_cast<int>(window / interval) + 1; }
   // Evidence of one judgement where ranks are often uneven: see most_uneven().
   double least_evidence() const { return std::min(most_evidence(), straggler_threshold); }
   // Judgements of `history` in which other ranks may have been uneven by chance. Load that moves
@@ -83,9 +86,6 @@ struct Thresholds {
   double straggler_threshold = shipped::kStragglerThreshold;
   // Share of the time below which waits are jitter.
   double least_wait = shipped::kLeastWait;
-  // Least number of ranks whose busy times are compared: of three, the median is itself one of two
-  // that may be late.
-  int min_ranks = shipped::kMinRanks;
   // Share of the compared operations that a late rank was the last to enter.
   double last_arrival_share = shipped::kLastArrivalShare;
   // Least number of compared operations in a window, so that one alone makes nobody late.

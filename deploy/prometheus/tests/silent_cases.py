@@ -56,14 +56,22 @@ def a_heavier_stage_of_one_rank_is_not_told():
 
 def half_of_the_ranks_with_less_to_do_are_not_told():
     cluster = data_parallel(15)
-    cluster.late = lambda rank, t: 0.1 if rank < 4 else 0
+    cluster.late = lambda rank, t: 0.1 if rank % 2 else 0
     return cluster, NOTHING_EVER
 
 
-def communicators_of_two_ranks_are_not_told():
-    cluster = Cluster(2, 1, 14)
-    cluster.add('embedding', [0, 1])
-    cluster.late = lambda rank, t: 0.5 if rank == 1 else 0
+def the_ends_of_a_pipeline_that_share_an_embedding_are_not_told():
+    cluster = Cluster(4, 1, 14)
+    cluster.add('pp', [0, 1, 2, 3], collective=None, rates={0: 5, 3: 5})
+    cluster.add('embedding', [0, 3])
+    cluster.late = lambda rank, t: 0.5 if rank == 3 else 0
+    return cluster, NOTHING_EVER
+
+
+def two_ranks_that_are_late_by_turns_are_not_told():
+    cluster = Cluster(2, 1, 20)
+    cluster.add('dp', [0, 1])
+    cluster.late = lambda rank, t: 0.1 if t // 60 % 2 == rank else 0
     return cluster, NOTHING_EVER
 
 

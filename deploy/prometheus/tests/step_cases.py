@@ -3,20 +3,20 @@
 from jobs import NOTHING_EVER, rank_alert, every_evaluation
 from step_jobs import pairs, experts, gathered, unequal_nodes
 
-
-def of_the_victim_in_a_pair_nothing_is_told_where_buckets_are_of_one_size():
-    straggler = rank_alert('NCCLStragglerRank', 'dp0', 1, 0, 2)
-    return pairs(1, 8), every_evaluation(7, 11, [straggler, rank_alert('NCCLLastArriver', 'dp0', 1, 0, 2)]) | {5: []}
+LATE_OF_PAIRS = [rank_alert('NCCLStragglerRank', 'tp1', 0, 0, 2), rank_alert('NCCLStragglerRank', 'dp0', 1, 0, 2), rank_alert('NCCLLastArriver', 'dp0', 1, 0, 2)]
 
 
-def of_the_victim_in_a_pair_nothing_is_told_across_nodes():
-    straggler = rank_alert('NCCLStragglerRank', 'dp0', 1, 0, 2)
-    return pairs(4, 4), every_evaluation(7, 11, [straggler, rank_alert('NCCLLastArriver', 'dp0', 1, 0, 2)]) | {5: []}
+def the_late_one_of_a_pair_is_named_where_buckets_are_of_one_size():
+    return pairs(1, 8), every_evaluation(7, 11, LATE_OF_PAIRS) | {5: []}
+
+
+def the_late_one_of_a_pair_is_named_across_nodes():
+    return pairs(4, 4), every_evaluation(7, 11, LATE_OF_PAIRS) | {5: []}
 
 
 def a_late_rank_is_named_without_a_break_while_the_load_of_experts_moves_around():
-    straggler = rank_alert('NCCLStragglerRank', 'fsdp', 0, 0, 0)
-    return experts(15, 0), {5: [], 8: [straggler], 10: [straggler], 11: [straggler], 12: [straggler], 13: [straggler], 14: [straggler]}
+    told = [rank_alert('NCCLStragglerRank', 'fsdp', 0, 0, 0), rank_alert('NCCLLastArriver', 'fsdp', 0, 0, 0)]
+    return experts(15, 0), {5: []} | {minute: told for minute in (8, 10, 11, 12, 13, 14)}
 
 
 def a_late_rank_is_named_where_one_rank_gathers_by_sends_and_receives():

@@ -159,3 +159,32 @@ def lateness_of_2_percent_is_not_told_while_daemons_that_have_just_started_count
     cluster.late = lambda rank, t: 0.02 if rank == 6 else 0
     cluster.counts_steps = lambda t: not 600 <= t < 690
     return cluster, NOTHING_EVER
+
+
+def the_late_one_of_two_ranks_is_named():
+    cluster = Cluster(2, 1, 14)
+    cluster.add('dp', [0, 1])
+    cluster.late = lambda rank, t: 0.1 if rank == 1 and t > 600 else 0
+    return cluster, {10.5: [], 12: [rank_alert('NCCLStragglerRank', 'dp', 1, 1, 0)]}
+
+
+def the_late_one_of_three_ranks_is_named():
+    cluster = Cluster(3, 1, 14)
+    cluster.add('dp', [0, 1, 2])
+    cluster.late = lambda rank, t: 0.05 if rank == 1 and t > 600 else 0
+    return cluster, {10.5: [], 12: [rank_alert('NCCLStragglerRank', 'dp', 1, 1, 0)]}
+
+
+def the_late_one_of_two_nodes_is_named():
+    cluster = data_parallel(14)
+    cluster.late = lambda rank, t: 0.1 if rank < 4 and t > 600 else 0
+    return cluster, {10.5: [], 12: [alert('NCCLStragglerNode', hostname='gpu-node-0')]}
+
+
+def a_late_rank_is_named_where_communicators_are_made_anew_every_three_minutes():
+    cluster = Cluster(2, 4, 26)
+    for turn in range(9):
+        cluster.add(f'dp{turn}', list(range(8)), alive=lambda t, turn=turn: turn * 180 <= t < (turn + 1) * 180 - 15)
+    cluster.late = lambda rank, t: 0.1 if rank == 6 and t > 600 else 0
+    return cluster, {15: [], 20.5: [rank_alert('NCCLStragglerRank', f'dp{turn}', 6, 1, 2) for turn in (5, 6)],
+                     26: [rank_alert('NCCLStragglerRank', f'dp{turn}', 6, 1, 2) for turn in (7, 8)]}

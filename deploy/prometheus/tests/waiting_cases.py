@@ -36,7 +36,7 @@ def a_late_rank_costs_the_same_by_rules_and_by_the_page():
     for i in range(4):
         cluster.add(f'dp{i}', [i, i + 4])
     return late(cluster), MINUTE, of_job(7 * 0.2) | {
-        'sum by (comm_name, global_rank) (comm_rank:nccl_straggler:deficit)': [({'comm_name': 'tp1', 'global_rank': '6'}, 0.2)]}
+        'sum by (comm_name, global_rank) (comm_rank:nccl_straggler:deficit)': [({'comm_name': name, 'global_rank': '6'}, 0.2) for name in ('dp2', 'tp1')]}
 
 
 def a_late_node_costs_what_its_ranks_cost_in_a_step():

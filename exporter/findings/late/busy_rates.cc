@@ -70,7 +70,8 @@ bool IsPipeline(const std::vector<RankRates>& ranks, const std::vector<ProcessRa
   }
   if (operations.empty()) return false;
   const auto [least, most] = std::ranges::minmax(operations);
-  if (operations.size() == ranks.size() && least >= kAlikeShare * most) return false;
+  const bool are_alike = operations.size() == ranks.size() && least >= kAlikeShare * most;
+  if (are_alike && ranks.size() != 2) return false;
   // Without the time of all of them, they are taken for stages.
   return busy.size() < ranks.size() || Quantile(0.5, busy) >= thresholds.straggler_threshold;
 }
@@ -135,7 +136,6 @@ NodeRates RatesOf(const collector::NodeSnapshot& node, const NodeHistory& histor
                      .ranks = {},
                      .spans_nodes = spans_nodes[key],
                      .is_pipeline = IsPipeline(ranks, rates.processes, times),
-                     .is_pair = key.ranks == 2 && ExchangesByP2p(ranks, times),
                      .steps = {}};
     if (!ExchangesByP2p(ranks, times)) common.steps = StepsOf(ranks);
     std::vector<double> timed;

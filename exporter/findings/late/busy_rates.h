@@ -49,8 +49,6 @@ struct PeerRates {
   bool spans_nodes = false;
   // Its members differ in sends and receives: stages of a pipeline, which are unequal by design.
   bool is_pipeline = false;
-  // comm:nccl_p2p_operations:pair.
-  bool is_pair = false;
   // comm:nccl_steps:rate, where the lateness of a rank is lost once per step and not once per
   // operation.
   std::optional<double> steps;

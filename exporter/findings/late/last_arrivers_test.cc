@@ -20,11 +20,12 @@ void Arrive(LateJob& job, uint64_t id, size_t late, size_t other, double latenes
   job.Arrive(late, id, 100, 97, lateness_share);
   job.Arrive(other, id, 100, 3, 0.0001);
 }
-// The other rank waits in the kernel for as long.
+// The other rank waits in the kernel, but for less of the time than makes a late rank.
+constexpr double kWait = 0.02;
 void Step(LateJob& job, uint64_t id, size_t late, size_t other, double lateness_share) {
   Arrive(job, id, late, other, lateness_share);
   job.Busy(late, id, 0.1);
-  job.Busy(other, id, 0.1 + lateness_share);
+  job.Busy(other, id, 0.1 + kWait);
 }
 
 TEST(LastArriversTest, NamesTheLaterOfTwoRanks) {
@@ -34,9 +35,10 @@ TEST(LastArriversTest, NamesTheLaterOfTwoRanks) {
   ASSERT_THAT(job.Named(), ElementsAre(1));
   const Finding finding = job.Findings().front();
   EXPECT_EQ(finding.runbook, "NCCLLastArriver");
-  EXPECT_EQ(finding.cost, "waiting costs 0.2 GPUs of 2 on this node");
-  EXPECT_THAT(finding.headline, testing::EndsWith("it is the last on this node to enter 97 % of the "
-                                                  "operations of tp."));
+  EXPECT_EQ(finding.cost, "waiting costs less than 0.1 GPUs of 2 on this node");
+  EXPECT_THAT(finding.headline,
+              testing::EndsWith("it is the last on this node to enter 97 % of the "
+                                "operations of tp."));
   EXPECT_THAT(finding.evidence, Contains(Pair("last to enter", "97 % of 1800 operations")));
   EXPECT_THAT(finding.evidence, Contains(Pair("late by", "10.50 ms on average")));
 }
@@ -47,7 +49,7 @@ TEST(LastArriversTest, WantsAShareOfOperationsAndOfTimeAndNotTooFewOfThem) {
     job.Make(kFirst, "tp", {0, 1});
     int step = 0;
     job.Run(720, [&] {
-      job.Busy(0, kFirst, 0.1 + lateness_share);
+      job.Busy(0, kFirst, 0.1 + kWait);
       job.Busy(1, kFirst, 0.1);
       if (++step % 18 == 0) job.Arrive(1, kFirst, compared, last, 18 * lateness_share);
     });
@@ -86,7 +88,9 @@ TEST(LastArriversTest, ALastArriverThatWaitsForAnotherOneIsAVictim) {
   job.Make(kFirst, "tp", {0, 1});
   job.Make(kSecond, "dp", {1, 2});
   job.Run(600, [&] {
-    Step(job, kFirst, 0, 1, 0.2);
+    Arrive(job, kFirst, 0, 1, 0.2);
+    job.Busy(0, kFirst, 0.1);
+    job.Busy(1, kFirst, 0.3);
     Arrive(job, kSecond, 1, 2, 0.2);
     job.Busy(1, kSecond, 0.1);
     job.Busy(2, kSecond, 0.5);
@@ -136,7 +140,7 @@ TEST(LastArriversTest, TheBacklogOfTheRingsAfterALateStartNamesNobody) {
       const size_t first = id == kFirst ? 0 : 2;
       Arrive(job, id, first, first + 1, lateness_share);
       job.Busy(first, id, 0.1);
-      job.Busy(first + 1, id, 0.1 + 0.04);
+      job.Busy(first + 1, id, 0.1 + kWait);
     }
   };
   job.Run(5, [&] { step(30); });  // minutes of lateness within the first steps

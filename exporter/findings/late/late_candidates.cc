@@ -33,12 +33,20 @@ struct PeersFound {
   bool is_uneven = false;
   bool has_deficit = false;
   bool has_last = false;
-  std::optional<double> least_busy;  // where a rank is late, or too few to say which
+  std::optional<double> least_busy;  // where a rank is late, or too few are here to say which
   std::vector<double> process_deficit;
 };
 
-bool HasEnough(size_t ranks, const Thresholds& thresholds) {
-  return ranks >= static_cast<size_t>(thresholds.min_ranks);
+// Ranks of a communicator that are enough to know its median, if others are on other nodes.
+constexpr size_t kLeastOfMany = 4;
+
+bool HasEnough(const PeerRates& peers, size_t ranks) {
+  return ranks >= kLeastOfMany || (ranks >= 2 && ranks == peers.key.ranks);
+}
+
+// Of two ranks one waits for the other, and of more the median rank waits for the late ones.
+double UsualOf(const std::vector<double>& values) {
+  return values.size() == 2 ? std::ranges::max(values) : Quantile(0.5, values);
 }
 
 // comm_rank:nccl_wait_deficit:late.
@@ -47,9 +55,9 @@ void FindDeficits(const PeerRates& peers, const Thresholds& thresholds, PeersFou
   for (const RankRates& rank : peers.ranks) {
     if (rank.busy) found.busy.push_back(*rank.busy);
   }
-  found.is_compared = HasEnough(found.busy.size(), thresholds) && !peers.is_pipeline;
+  found.is_compared = HasEnough(peers, found.busy.size()) && !peers.is_pipeline;
   if (!found.is_compared) return;
-  found.median = Quantile(0.5, found.busy);
+  found.median = UsualOf(found.busy);
   const double chance = std::min(2 * (Quantile(0.9, found.busy) - found.median),
                                  6 * (found.median - Quantile(0.34, found.busy)));
   for (size_t i = 0; i < peers.ranks.size(); ++i) {
@@ -70,7 +78,7 @@ std::map<OperationKind, double> MedianStepWaits(const PeerRates& peers) {
     for (const auto& [kind, wait] : rank.step_waits) waits[kind].push_back(wait);
   }
   std::map<OperationKind, double> medians;
-  for (auto& [kind, of_ranks] : waits) medians[kind] = Quantile(0.5, std::move(of_ranks));
+  for (const auto& [kind, of_ranks] : waits) medians[kind] = UsualOf(of_ranks);
   return medians;
 }
 
@@ -126,17 +134,17 @@ void FindProcessDeficits(const PeerRates& peers, const std::vector<ProcessRates>
   for (const RankRates& rank : peers.ranks) {
     if (rank.busy) busy.push_back(processes[rank.process].busy);
   }
-  const double median = busy.empty() ? 0 : Quantile(0.5, busy);
+  const double median = busy.empty() ? 0 : UsualOf(busy);
   for (const RankRates& rank : peers.ranks)
     found.process_deficit.push_back(median - processes[rank.process].busy);
 }
 
 // comm:nccl_busy_seconds:late_min.
-void FindLeastBusy(const Thresholds& thresholds, PeersFound& found) {
+void FindLeastBusy(const PeerRates& peers, const Thresholds& thresholds, PeersFound& found) {
   if (found.busy.empty()) return;
   const auto [least, most] = std::ranges::minmax(found.busy);
   const bool is_unclear =
-      !HasEnough(found.busy.size(), thresholds) && least < most - thresholds.straggler_threshold;
+      !HasEnough(peers, found.busy.size()) && least < most - thresholds.straggler_threshold;
   if (found.has_deficit || is_unclear) found.least_busy = least;
 }
 
@@ -171,7 +179,7 @@ std::vector<bool> WaitElsewhere(const NodeRates& rates, const PeerRates& peers,
   std::vector<double> elsewhere(rates.processes.size(), 0);
   for (const PeerRates& other : rates.peers) {
     if (other.key == peers.key || other.is_pipeline || !other.spans_nodes ||
-        HasEnough(other.ranks.size(), thresholds))
+        HasEnough(other, other.ranks.size()))
       continue;
     for (const RankRates& rank : other.ranks) elsewhere[rank.process] += rank.busy.value_or(0);
   }
@@ -232,6 +240,7 @@ void AddCandidates(const NodeRates& rates, const PeerRates& peers, const PeersFo
     if (!found.deficit[i] && !is_last_arriver) continue;
     candidates.push_back({.communicator = peers.key,
                           .rank = rank.rank.communicator->rank,
+                          .process = rank.rank.process->file,
                           .measures = MeasuresOf(peers, found, i, own[i])});
     candidates.back().measures.is_straggler = own[i] && are_few;
     candidates.back().measures.is_last_arriver = is_last_arriver;
@@ -247,7 +256,7 @@ LateJudgement JudgeLateRanks(const NodeRates& rates, const Thresholds& threshold
     FindCosts(rates.peers[p], thresholds, found[p]);
     FindLastArrivers(rates.peers[p], thresholds, found[p]);
     FindProcessDeficits(rates.peers[p], rates.processes, found[p]);
-    FindLeastBusy(thresholds, found[p]);
+    FindLeastBusy(rates.peers[p], thresholds, found[p]);
   }
   const Victims victims = VictimsOf(rates, found);
   LateJudgement judgement;

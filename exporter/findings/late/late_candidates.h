@@ -27,6 +27,7 @@ struct LateMeasures {
 struct LateCandidate {
   collector::CommunicatorKey communicator;
   uint64_t rank = 0;
+  collector::FileKey process = {};
   LateMeasures measures;
 };
 

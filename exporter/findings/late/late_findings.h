@@ -7,9 +7,9 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
-#include "exporter/findings/thresholds.h"
 #include "exporter/findings/late/late_candidates.h"
 #include "exporter/findings/late/lost_gpus.h"
+#include "exporter/findings/thresholds.h"
 
 namespace nccl_exporter::exporter {
 
@@ -22,7 +22,7 @@ struct LateRank {
   int late_judgements = 0;        // of so many of the latest:
   int judgements = 0;
   Thresholds::Ns window{};  // of the rates that the measures come from
-  LostGpus lost = {};           // of the whole job on this node, by all waits
+  LostGpus lost = {};       // of the whole job on this node, by all waits
 };
 
 // One finding per GPU of a process: of the communicator in which it costs most. Ranks that are not

@@ -77,7 +77,7 @@ std::map<JobKey, LostGpus> LostGpusOf(const NodeRates& rates, const Thresholds& 
       if (rates.processes[rank.process].busy > 0) gpus[JobKeyOf(peers.key)].insert(rank.process);
     }
     // Times of several sources are not compared.
-    if (sources[peers.key] > 1 || ((peers.is_pipeline || peers.is_pair) && !peers.steps)) continue;
+    if (sources[peers.key] > 1 || (peers.is_pipeline && !peers.steps)) continue;
     const std::vector<double> lost = LostByRank(peers, thresholds.least_wait);
     for (size_t i = 0; i < lost.size(); ++i) {
       GpuLoss& loss = losses[peers.ranks[i].process];

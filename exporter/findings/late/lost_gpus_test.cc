@@ -93,7 +93,8 @@ TEST(LostGpusTest, JobsAreCountedApart) {
   Peers one({0.3, 0.1, 0.3, 0.3}), other({0.1, 0.1, 0.1, 0.1}, 2);
   other.peers.key.job = "2";
   for (size_t i = 0; i < 4; ++i) other.peers.ranks[i].process = 4 + i;
-  const std::map<JobKey, LostGpus> jobs = LostGpusOf(RatesWith({one.peers, other.peers}, 8), Thresholds());
+  const std::map<JobKey, LostGpus> jobs =
+      LostGpusOf(RatesWith({one.peers, other.peers}, 8), Thresholds());
   ASSERT_EQ(jobs.size(), 2u);
   EXPECT_NEAR(jobs.begin()->second.lost, 0.6, 1e-9);
   EXPECT_EQ(jobs.rbegin()->second.lost, 0);
