@@ -360,6 +360,53 @@ TEST(LateRanksTest, ARankLateInTwoCommunicatorsIsOneFinding) {
   EXPECT_THAT(job.Findings().front().evidence, Contains(Pair("late as well in", "ep (5.0 %)")));
 }
 
+// Of two ranks the one that waits less is late.
+TEST(LateRanksTest, NamesTheLateOneOfTwoAndOfThreeRanks) {
+  for (const size_t ranks : {2, 3}) {
+    LateJob job(ranks);
+    job.Make(kTp, "tp", FirstProcesses(ranks));
+    job.Run(420, [&] { StepOfTp(job, ranks, kNobody); });
+    job.Run(90, [&] { StepOfTp(job, ranks, 1); });
+    EXPECT_THAT(job.Named(), ElementsAre(1));
+  }
+}
+
+TEST(LateRanksTest, TwoRanksThatAreLateByTurnsAreNotNamed) {
+  LateJob job(2);
+  job.Make(kTp, "tp", FirstProcesses(2));
+  for (size_t turn = 0; turn < 20; ++turn) job.Run(60, [&] { StepOfTp(job, 2, turn % 2); });
+  EXPECT_THAT(job.EverNamed(), IsEmpty());
+}
+
+// The ends of a pipeline share an embedding: the first stage comes to it last, by design.
+TEST(LateRanksTest, APairWhoseProcessesSendAndReceiveIsOfStages) {
+  LateJob job(4);
+  job.Make(kSp, "pp", FirstProcesses(4));
+  job.Make(kTp, "embedding", {0, 3});
+  job.Run(900, [&] {
+    for (size_t i = 0; i < 4; ++i) job.Busy(i, kSp, 0.1, Function::kSend, 50, 50);
+    job.Busy(0, kTp, 0.1);
+    job.Busy(3, kTp, 0.3);
+  });
+  EXPECT_THAT(job.EverNamed(), IsEmpty());
+}
+
+TEST(LateRanksTest, ALateRankIsNamedInCommunicatorsThatAreMadeAnew) {
+  for (const bool was_late_before : {false, true}) {
+    LateJob job(8);
+    size_t late = was_late_before ? 5 : kNobody;
+    for (uint64_t turn = 0; turn < 6; ++turn) {
+      if (turn == 4) late = 5;
+      job.Make(kDp + turn, "dp", FirstProcesses(8));
+      job.Run(180, [&] {
+        for (size_t i = 0; i < 8; ++i) job.Busy(i, kDp + turn, i == late ? 0.1 : 0.2);
+      });
+      if (turn == 4 && !was_late_before) break;
+    }
+    EXPECT_EQ(job.EverNamed().empty(), !was_late_before);
+  }
+}
+
 TEST(LateRanksTest, HoldsForEveryScaleOfTime) {
   LateJob job(8, Thresholds().Scaled(15), 15);
   job.Make(kTp, "tp", FirstProcesses(8));
