@@ -168,8 +168,8 @@ void LateRanks::Confirm() {
       const bool is_last_arriver = (rank.last_arriver & unbroken) == unbroken;
       if (!is_straggler && !is_last_arriver) continue;
       // A rank that is late at the edge of a threshold is found in every other judgement: it stays
-      // for as long as the alert is held.
-      rank.shown_until_ns = now_ns_ + times_.hold.count();
+      // for as long as the alert keeps firing.
+      rank.shown_until_ns = now_ns_ + times_.late_for().count();
       rank.shown = {.communicator = key,
                     .rank = number,
                     .measures = rank.measures,

@@ -92,6 +92,7 @@ class Benchmark {
     printf("void %d, not run %d\n", void_, failed_);
     printf("attempts that were void %d, of these not ok as well %d\n", voided_,
            voided_with_complaints_);
+    printf("parity of rules and judge: %zu of %zu evaluations differ\n", differing_, evaluations_);
     if (!options_.json.empty()) WriteJson();
     return scoreboard_.flawed_runs() == 0 && failed_ == 0 && void_ == 0 && !scenarios_.empty() ? 0
                                                                                                : 1;
@@ -123,9 +124,16 @@ class Benchmark {
                        {"complaints", complaints},
                        {"delays_s", delays_s},
                        {"alerts", AlertsJson(played.alerts)},
+                       {"parity",
+                        {{"evaluations", played.parity.evaluations},
+                         {"differences", played.parity.differences}}},
                        {"screens", ScreensJson(played.screens)}});
     printf("%-40s seed %d: %s\n", scenario.name.c_str(), seed, result.c_str());
     for (const std::string& complaint : complaints) printf("    %s\n", complaint.c_str());
+    for (const std::string& difference : played.parity.differences)
+      printf("    parity: %s\n", difference.c_str());
+    evaluations_ += played.parity.evaluations;
+    differing_ += played.parity.differences.size();
     fflush(stdout);
   }
 
@@ -179,6 +187,8 @@ class Benchmark {
   int failed_ = 0;
   int void_ = 0;    // runs without an attempt that counts
   int voided_ = 0;  // attempts
+  size_t evaluations_ = 0;  // in which rules and judge are compared, and in which they differ
+  size_t differing_ = 0;
   int voided_with_complaints_ = 0;
 };
 

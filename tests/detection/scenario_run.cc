@@ -51,6 +51,8 @@ class Run {
 
   PlayedScenario Play() {
     start_s_ = UnixNow();
+    std::optional<ParityWatch> parity;
+    if (scenario_.nodes() == 1) parity.emplace(monitoring_.scratch() + "/segments0", rules_);
     while (UnixNow() - start_s_ < scenario_.seconds) {
       while (!due_.empty() && due_.begin()->first <= UnixNow() - start_s_) {
         const auto action = due_.extract(due_.begin());
@@ -62,6 +64,7 @@ class Run {
     }
     NoteAlerts();
     PlayedScenario played;
+    if (parity) played.parity = parity->Stop(monitoring_.scratch());
     std::vector<std::string> faults = CheckWatchers(played.busy);
     for (Watched& watched : watched_) {
       for (Screen& screen : watched.screens->TakeScreens())

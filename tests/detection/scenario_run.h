@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "tests/detection/parity.h"
 #include "tests/detection/rule_set.h"
 #include "tests/detection/scenario.h"
 #include "tests/detection/screen.h"
@@ -24,6 +25,7 @@ struct PlayedScenario {
   Verdict verdict;
   std::vector<PagedAlert> alerts;  // and findings, by their start
   std::vector<Screen> screens;     // that were taken of `top`
+  ParityResult parity;             // of a scenario with one node
 };
 
 // Takes scenario.seconds and a little more. Throws std::runtime_error where something does not work

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shipped rules and the judge on a job that is made by hand: they name the same rank in the
+// same evaluations.
+#include "tests/detection/parity.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <regex>
+#include <string>
+
+#include "collector/testing/scratch_directory.h"
+#include "exporter/findings/late/late_job.h"
+
+namespace nccl_exporter::detection {
+namespace {
+
+using exporter::LateJob;
+
+constexpr const char* kRules = "deploy/prometheus/nccl-exporter.rules.yml";
+constexpr uint64_t kTp = 1;
+
+// Eight ranks, of which rank 5 costs the others 6 % of the time from 420 s on, until 660 s.
+void Play(ParityRecord& record) {
+  LateJob job(8);
+  job.Make(kTp, "tp", {0, 1, 2, 3, 4, 5, 6, 7});
+  for (int seconds = 0; seconds < 960; seconds += LateJob::kStepSeconds) {
+    record.Take(std::make_shared<collector::NodeSnapshot>(job.node()));
+    const bool is_late = seconds >= 420 && seconds < 660;
+    for (size_t i = 0; i < 8; ++i) job.Busy(i, kTp, is_late && i == 5 ? 0.14 : 0.2);
+    job.node().taken_realtime_ns += LateJob::kStepSeconds * LateJob::kSecondNs;
+  }
+}
+
+class ParityTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (access("/usr/bin/promtool", X_OK) != 0) GTEST_SKIP() << "promtool is not installed";
+    Play(record_);
+  }
+
+  const collector::ScratchDirectory scratch_;
+  ParityRecord record_{1};
+};
+
+TEST_F(ParityTest, RulesAndJudgeNameTheSameRankInTheSameEvaluations) {
+  const ParityResult result = record_.Compare(std::filesystem::absolute(kRules), scratch_.path());
+  EXPECT_EQ(result.evaluations, 64u);
+  EXPECT_THAT(result.differences, testing::IsEmpty());
+}
+
+TEST_F(ParityTest, OtherRulesDiffer) {
+  std::ifstream file(kRules);
+  const std::string rules{std::istreambuf_iterator<char>(file), {}};
+  const std::string other = scratch_.path() + "/other.rules.yml";
+  std::ofstream(other) << std::regex_replace(rules, std::regex(R"(> 0\.03\b)"), "> 0.3");
+  const ParityResult result = record_.Compare(other, scratch_.path());
+  ASSERT_THAT(result.differences, testing::Not(testing::IsEmpty()));
+  EXPECT_THAT(result.differences.front(),
+              testing::HasSubstr("late: rules name nobody, the judge names pid 5005 GPU 5"));
+}
+
+}  // namespace
+}  // namespace nccl_exporter::detection
