@@ -4,6 +4,7 @@
 
 #include <gnutls/gnutls.h>
 #include <netdb.h>
+#include <sys/types.h>
 
 #include <chrono>
 #include <string>
@@ -23,6 +24,7 @@ struct TlsSettings {
   bool operator==(const TlsSettings&) const = default;
 };
 
+// Functions return what went wrong; an empty text if nothing did.
 class Connection {
  public:
   using Clock = std::chrono::steady_clock;
@@ -32,8 +34,7 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // What went wrong; empty if nothing did. The same below. The connection is open by `until`, which
-  // is no later than the deadline.
+  // The connection is open by `until`, which is no later than the deadline.
   std::string Open(const addrinfo& peer, Clock::time_point until);
   // After Open(): what follows is encrypted, and the peer is `host`.
   std::string StartTls(const TlsSettings& settings, const std::string& host);
@@ -42,14 +43,11 @@ class Connection {
   std::string Receive(std::string& text, bool& is_over);
 
  private:
-  std::string Await(short events) { return Await(events, deadline_); }
-  std::string Await(short events, Clock::time_point until);
-  // Waits until GnuTLS can go on after `result`; the fault if it cannot.
-  std::string AwaitTls(int result);
+  // The next call of the socket waits no longer than until then.
+  std::string WaitAtMost(Clock::time_point until);
   std::string LoadTls(const TlsSettings& settings);
-  std::string Handshake();
-  std::string SendTls(std::string_view text);
-  std::string ReceiveTls(std::string& text, bool& is_over);
+  // Of a call that returned `result`, below 0; empty if the call may be made again.
+  std::string FaultOf(ssize_t result) const;
 
   const Clock::time_point deadline_;
   int socket_ = -1;

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/cli/client/daemon_judgement.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "exporter/cli/client/findings_from_json.h"
+#include "exporter/cli/client/http_address.h"
 #include "exporter/findings/findings_json.h"
 #include "exporter/findings/words.h"
 #include "exporter/text/time_text.h"
@@ -20,18 +19,6 @@ namespace {
 
 constexpr const char* kFindingsPath = "/api/v1/findings";
 constexpr int kOk = 200, kUnauthorized = 401;
-
-bool IsPort(std::string_view text) {
-  uint16_t port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  return error == std::errc() && end == text.data() + text.size() && port != 0;
-}
-
-bool IsAddress(const std::string& host) {
-  in6_addr parsed{};
-  return ::inet_pton(AF_INET, host.c_str(), &parsed) == 1 ||
-         ::inet_pton(AF_INET6, host.c_str(), &parsed) == 1;
-}
 
 // Why there are no findings in it; empty where there may be.
 std::string FaultOf(const PlainAnswer& answer, const DaemonAddress& address) {
@@ -67,37 +54,27 @@ bool IsProtectedSocket(const std::string& path) {
 }
 
 std::string DaemonAddress::Text() const {
-  if (!socket.empty()) return socket;
-  return (host.find(':') == std::string::npos ? host : '[' + host + ']') + ':' + port;
+  return socket.empty() ? HttpAddress{.host = host, .port = port}.HostField() : socket;
 }
 
 std::optional<DaemonAddress> ParseDaemonAddress(std::string_view url, std::string& fault) {
-  constexpr std::string_view kScheme = "http://", kUnix = "unix:";
-  const auto refuse = [&](std::string why) {
-    fault = std::move(why);
+  constexpr std::string_view kUnix = "unix:";
+  const auto refuse = [&](const std::string& why) {
+    fault = why + "; write http://HOST:PORT, unix:/PATH, or none";
     return std::nullopt;
   };
   if (url.starts_with(kUnix)) {
     url.remove_prefix(kUnix.size());
-    if (!url.starts_with('/')) return refuse("write unix:/PATH");
+    if (!url.starts_with('/')) return refuse("its path does not begin with /");
     return DaemonAddress{.host = "", .port = "", .socket = std::string(url)};
   }
-  if (!url.starts_with(kScheme)) return refuse("write http://HOST:PORT, unix:/PATH, or none");
-  url.remove_prefix(kScheme.size());
-  const size_t colon = url.rfind(':');
-  if (colon == std::string_view::npos || !IsPort(url.substr(colon + 1)))
-    return refuse("it has no port of 1 to 65535; write http://HOST:PORT, unix:/PATH, or none");
-  DaemonAddress address{.host = std::string(url.substr(0, colon)),
-                        .port = std::string(url.substr(colon + 1))};
-  if (address.host == "localhost") address.host = "127.0.0.1";
-  const bool has_brackets = address.host.starts_with('[') && address.host.ends_with(']');
-  if (has_brackets) address.host = address.host.substr(1, address.host.size() - 2);
-  const bool is_ipv6 = address.host.find(':') != std::string::npos;
-  if (!IsAddress(address.host) || has_brackets != is_ipv6)
-    return refuse(
-        "the host is neither localhost nor an address, and IPv6 needs brackets; the "
-        "daemon is on this node");
-  return address;
+  const std::optional<HttpAddress> http = ParseHttpAddress(url, fault);
+  if (!http) return refuse(fault);
+  if (http->is_tls || !http->prefix.empty()) return refuse("TLS and prefixes are not supported");
+  const std::string host = http->host == "localhost" ? "127.0.0.1" : http->host;
+  if (!IsAddress(host))
+    return refuse("the host is neither localhost nor an address, and the daemon is on this node");
+  return DaemonAddress{.host = host, .port = http->port};
 }
 
 DaemonJudgement JudgementIn(const PlainAnswer& answer, const DaemonAddress& address,
@@ -119,21 +96,6 @@ DaemonJudgement JudgementIn(const PlainAnswer& answer, const DaemonAddress& addr
           .why_not = ""};
 }
 
-namespace {
-
-DaemonJudgement Ask(const DaemonAddress& address, const std::vector<std::string>& segment_dirs) {
-  const PlainRequest request{.host = address.host,
-                             .port = address.port,
-                             .path = kFindingsPath,
-                             .patience = kDaemonPatience,
-                             .most_bytes = kMostAnswerBytes};
-  const PlainAnswer answer =
-      address.socket.empty() ? PlainGet(request) : PlainGetAt(address.socket, request);
-  return JudgementIn(answer, address, WatchedDirectoriesOf(segment_dirs));
-}
-
-}  // namespace
-
 AskDaemon DaemonAt(const std::string& daemon, std::vector<std::string> segment_dirs) {
   std::string fault;
   const std::optional<DaemonAddress> address = ParseDaemonAddress(daemon, fault);
@@ -142,14 +104,22 @@ AskDaemon DaemonAt(const std::string& daemon, std::vector<std::string> segment_d
       return DaemonJudgement{.judgement = {}, .why_not = "--daemon=" + Printable(daemon)};
     };
   }
-  const bool is_default = daemon == kDefaultDaemon;
-  return [address = *address, is_default, segment_dirs = std::move(segment_dirs)] {
+  const auto ask = [segment_dirs = std::move(segment_dirs)](const DaemonAddress& at) {
+    const PlainRequest request{.host = at.host,
+                               .port = at.port,
+                               .path = kFindingsPath,
+                               .patience = kDaemonPatience,
+                               .most_bytes = kMostAnswerBytes};
+    return JudgementIn(at.socket.empty() ? PlainGet(request) : PlainGetAt(at.socket, request), at,
+                       WatchedDirectoriesOf(segment_dirs));
+  };
+  return [address = *address, is_default = daemon == kDefaultDaemon, ask] {
     const DaemonAddress local{.host = "", .port = "", .socket = std::string(kFindingsSocket)};
     if (is_default && IsProtectedSocket(local.socket)) {
-      DaemonJudgement judged = Ask(local, segment_dirs);
+      DaemonJudgement judged = ask(local);
       if (judged.judgement) return judged;
     }
-    return Ask(address, segment_dirs);
+    return ask(address);
   };
 }
 

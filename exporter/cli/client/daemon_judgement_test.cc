@@ -27,9 +27,13 @@ const DaemonAddress kAddress{.host = "127.0.0.1", .port = "9828"};
 const WatchedDirectories kWatched{.boot_id = "boot-1", .ids = {"26:1"}};
 
 PlainAnswer AnswerThatWatches(const WatchedDirectories& watched) {
-  const json looked_at{{"seconds", 600},           {"communicators", 1},
-                       {"compared_operations", 9}, {"learning_seconds", 0},
-                       {"findings_left_out", 0},   {"not_remembered", 0}};
+  const json looked_at{{"seconds", 600},
+                       {"communicators", 1},
+                       {"compared_operations", 9},
+                       {"learning_seconds", 0},
+                       {"findings_left_out", 0},
+                       {"not_remembered", 0},
+                       {"communicators_across_nodes", 0}};
   const json answer{{"exporter", {{"start", 1700000000}}},
                     {"findings", json::array()},
                     {"looked_at", looked_at},
@@ -127,9 +131,9 @@ TEST(DaemonAddressTest, IsOneOfThisNode) {
   EXPECT_EQ(text_of("http://127.0.0.1:9828"), "127.0.0.1:9828");
   EXPECT_EQ(text_of("http://localhost:80"), "127.0.0.1:80");
   EXPECT_EQ(text_of("http://[::1]:9828"), "[::1]:9828");
-  for (const char* const wrong :
-       {"", "127.0.0.1:9828", "https://127.0.0.1:9828", "http://127.0.0.1", "http://127.0.0.1:0",
-        "http://node-2:9828", "http://::1:9828", "http://[127.0.0.1]:1", "http://127.0.0.1:99999"})
+  EXPECT_EQ(text_of("unix:/run/a.sock"), "/run/a.sock");
+  for (const char* const wrong : {"", "127.0.0.1:9828", "https://127.0.0.1:9828", "unix:a.sock",
+                                  "http://node-2:9828", "http://127.0.0.1:9828/metrics"})
     EXPECT_EQ(text_of(wrong), "") << wrong;
 }
 

@@ -5,35 +5,19 @@
 
 namespace nccl_exporter::exporter {
 
-DaemonWatch::DaemonWatch(AskDaemon ask) : ask_(std::move(ask)), thread_(&DaemonWatch::Run, this) {}
+DaemonWatch::DaemonWatch(AskDaemon ask) : ask_(std::move(ask)) { Ask(); }
 
-DaemonWatch::~DaemonWatch() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_stopping_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
+void DaemonWatch::Ask() {
+  asked_at_ = std::chrono::steady_clock::now();
+  question_ = std::async(std::launch::async, ask_);
 }
 
 DaemonJudgement DaemonWatch::Latest() {
-  std::unique_lock lock(mutex_);
-  if (!std::exchange(has_waited_, true))
-    changed_.wait_for(lock, kFirstScreenPatience, [this] { return latest_.has_value(); });
-  return latest_.value_or(
-      DaemonJudgement{.judgement = {}, .why_not = "the daemon has not answered yet"});
-}
-
-void DaemonWatch::Run() {
-  auto next = std::chrono::steady_clock::now();
-  while (true) {
-    DaemonJudgement answer = ask_();
-    next += kDaemonInterval;
-    std::unique_lock lock(mutex_);
-    latest_ = std::move(answer);
-    changed_.notify_all();
-    if (changed_.wait_until(lock, next, [this] { return is_stopping_; })) return;
-  }
+  const auto patience = std::exchange(patience_, std::chrono::milliseconds(0));
+  if (question_.valid() && question_.wait_for(patience) == std::future_status::ready)
+    latest_ = question_.get();
+  if (!question_.valid() && std::chrono::steady_clock::now() >= asked_at_ + kDaemonInterval) Ask();
+  return latest_;
 }
 
 }  // namespace nccl_exporter::exporter

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// DaemonWatch, the daemon's judgement for a screen: a thread asks, so that the screen never waits.
+// DaemonWatch, the daemon's judgement for a screen, which never waits for it. For one thread.
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
-#include <optional>
-#include <thread>
+#include <future>
 
 #include "exporter/cli/client/daemon_judgement.h"
 
@@ -17,28 +14,23 @@ inline constexpr std::chrono::seconds kDaemonInterval{2};
 // A first screen is late by at most this much, so that it can show the daemon's judgement.
 inline constexpr std::chrono::milliseconds kFirstScreenPatience{500};
 
+// Its end waits for a question that is under way, at most kDaemonPatience.
 class DaemonWatch {
  public:
   // Asks at once.
   explicit DaemonWatch(AskDaemon ask);
-  // Waits for a question that is under way, at most kDaemonPatience.
-  ~DaemonWatch();
-  DaemonWatch(const DaemonWatch&) = delete;
-  DaemonWatch& operator=(const DaemonWatch&) = delete;
 
-  // The latest answer. Before the first one it waits for kFirstScreenPatience, once. Any thread.
+  // The latest answer. Before the first one it waits for kFirstScreenPatience, once.
   DaemonJudgement Latest();
 
  private:
-  void Run();
+  void Ask();
 
   const AskDaemon ask_;
-  std::mutex mutex_;  // guards all below but thread_
-  std::condition_variable changed_;
-  bool is_stopping_ = false;
-  bool has_waited_ = false;
-  std::optional<DaemonJudgement> latest_;
-  std::thread thread_;  // last: it uses what is above
+  std::chrono::milliseconds patience_ = kFirstScreenPatience;
+  std::chrono::steady_clock::time_point asked_at_;
+  DaemonJudgement latest_{.judgement = {}, .why_not = "the daemon has not answered yet"};
+  std::future<DaemonJudgement> question_;  // valid while one is under way; last: it uses `ask_`
 };
 
 }  // namespace nccl_exporter::exporter

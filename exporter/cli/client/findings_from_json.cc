@@ -20,59 +20,35 @@ using Json = nlohmann::json;
 // An answer has five levels. More would only cost memory.
 constexpr int kMostLevels = 16;
 
-[[noreturn]] void Refuse(const char* key, const char* what) {
-  throw std::invalid_argument("'" + std::string(key) + "' " + what);
-}
-
-const Json& Member(const Json& object, const char* key) {
-  if (!object.is_object()) Refuse(key, "is not in an object");
-  const auto found = object.find(key);
-  if (found == object.end()) Refuse(key, "is missing");
-  return *found;
-}
+// The functions below throw where the answer is not as docs/api.md has it.
 
 std::string Text(const Json& object, const char* key) {
-  const Json& value = Member(object, key);
-  if (!value.is_string()) Refuse(key, "is no text");
-  return PrintablePath(value.get_ref<const std::string&>());  // no sentence is longer than paths
+  // No sentence is longer than paths.
+  return PrintablePath(object.at(key).get_ref<const std::string&>());
 }
 
-uint64_t Count(const Json& object, const char* key,
-               uint64_t most = std::numeric_limits<uint64_t>::max()) {
-  const Json& value = Member(object, key);
-  if (!value.is_number_unsigned() || value.get<uint64_t>() > most) Refuse(key, "is no count");
-  return value.get<uint64_t>();
-}
-
-// `absent` for null.
-template <typename Number>
-Number CountOr(const Json& object, const char* key, Number absent) {
-  if (Member(object, key).is_null()) return absent;
-  return static_cast<Number>(
-      Count(object, key, static_cast<uint64_t>(std::numeric_limits<Number>::max())));
-}
-
-double Seconds(const Json& object, const char* key) {
-  const Json& value = Member(object, key);
-  const double seconds = value.is_number() ? value.get<double>() : -1;
-  if (!std::isfinite(seconds) || seconds < 0) Refuse(key, "is no number of seconds");
-  return seconds;
+template <typename Number = uint64_t>
+Number Count(const Json& object, const char* key, Number of_null = 0) {
+  const Json& value = object.at(key);
+  if (value.is_null()) return of_null;
+  if (!value.is_number_unsigned() ||
+      value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<Number>::max()))
+    throw std::invalid_argument(std::string("'") + key + "' is no count");
+  return static_cast<Number>(value.get<uint64_t>());
 }
 
 // Null is 0.
-int64_t TimeNs(const Json& object, const char* key) {
-  constexpr double kMostSeconds = 9e9;  // the year 2255: nanoseconds have no room for more
-  if (Member(object, key).is_null()) return 0;
-  const double seconds = Seconds(object, key);
-  if (seconds > kMostSeconds) Refuse(key, "is no time");
-  return std::llround(seconds * 1e3) * 1000000;
+double Seconds(const Json& object, const char* key) {
+  constexpr double kMost = 9e9;  // the year 2255: nanoseconds have no room for more
+  const Json& value = object.at(key);
+  const double seconds = value.is_null() ? 0 : value.get<double>();
+  if (!(seconds >= 0 && seconds <= kMost))
+    throw std::invalid_argument(std::string("'") + key + "' is no number of seconds");
+  return seconds;
 }
 
-const Json& List(const Json& object, const char* key, size_t most) {
-  const Json& list = Member(object, key);
-  if (!list.is_array()) Refuse(key, "is no list");
-  if (list.size() > most) Refuse(key, "is too long");
-  return list;
+int64_t TimeNs(const Json& object, const char* key) {
+  return std::llround(Seconds(object, key) * 1e3) * 1000000;
 }
 
 // kCount for a name that is not known.
@@ -85,13 +61,13 @@ Id Named(const CodeTable<Id>& rows, const Json& object, const char* key) {
 
 std::vector<FoundRank> Ranks(const Json& finding, const char* key) {
   std::vector<FoundRank> ranks;
-  for (const Json& rank : List(finding, key, kMostReceivedRanks)) {
+  for (const Json& rank : finding.at(key)) {
     FoundRank found{.standing = Named(kStandings, rank, "standing"),
                     .rank = Count(rank, "rank"),
                     .global_rank = Text(rank, "global_rank"),
-                    .gpu_index = CountOr(rank, "gpu", -1),
+                    .gpu_index = Count<int32_t>(rank, "gpu", -1),
                     .gpu_uuid = Text(rank, "gpu_uuid"),
-                    .pid = CountOr(rank, "pid", uint64_t{0}),
+                    .pid = Count(rank, "pid"),
                     .host_name = Text(rank, "host"),
                     .pod = Text(rank, "pod"),
                     .behind = Count(rank, "behind"),
@@ -102,24 +78,18 @@ std::vector<FoundRank> Ranks(const Json& finding, const char* key) {
   return ranks;
 }
 
-// A daemon of another version may give the former name alone.
-std::string JobName(const Json& finding) {
-  return Text(finding, finding.contains("nccl_job") ? "nccl_job" : "slurm_job_id");
-}
-
 // The numbers and the job by which rows of this node belong to it.
 std::optional<collector::CommunicatorKey> Communicator(const Json& finding) {
-  if (Member(finding, "comm").is_null()) return std::nullopt;
+  if (finding.at("comm").is_null()) return std::nullopt;
   constexpr size_t kDigits = 16;
   const std::string id = Text(finding, "comm");
-  collector::CommunicatorKey key{
-      .ranks = CountOr(finding, "ranks", uint64_t{0}),
-      .uid = Count(finding, "uid"),
-      .job = JobName(finding),
-      .name_space = Text(finding, "namespace")};
+  collector::CommunicatorKey key{.ranks = Count(finding, "ranks"),
+                                 .uid = Count(finding, "uid"),
+                                 .job = Text(finding, "nccl_job"),
+                                 .name_space = Text(finding, "namespace")};
   const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), key.id, 16);
   if (error != std::errc() || end != id.data() + id.size() || id.size() != kDigits)
-    Refuse("comm", "is no number of 16 digits");
+    throw std::invalid_argument("'comm' is no number of 16 digits");
   return key;
 }
 
@@ -145,43 +115,31 @@ Finding FindingOf(const Json& from) {
                   .evidence = {},
                   .next = Text(from, "next"),
                   .runbook = Text(from, "runbook")};
-  if (finding.severity == Severity::kCount) Refuse("severity", "is not known");
+  if (finding.severity == Severity::kCount) throw std::invalid_argument("'severity' is not known");
   if (!finding.communicator) {
-    finding.job_name = JobName(from);
+    finding.job_name = Text(from, "nccl_job");
     finding.name_space = Text(from, "namespace");
   }
   finding.more_culprits = More(from, "culprits_count", finding.culprits);
   finding.more_waiting = More(from, "waiting_count", finding.waiting);
-  for (const Json& line : List(from, "evidence", kMostReceivedEvidence))
+  for (const Json& line : from.at("evidence"))
     finding.evidence.emplace_back(Text(line, "name"), Text(line, "value"));
   return finding;
 }
 
 Judgement JudgementOf(const Json& answer) {
-  const Json& looked_at = Member(answer, "looked_at");
+  const Json& looked_at = answer.at("looked_at");
   Judgement judgement{.findings = {},
                       .left_out = Count(looked_at, "findings_left_out"),
                       .seconds = Seconds(looked_at, "seconds"),
                       .communicators = Count(looked_at, "communicators"),
-                      .across_nodes = looked_at.contains("communicators_across_nodes")
-                                          ? Count(looked_at, "communicators_across_nodes")
-                                          : 0,  // of a daemon before it
+                      .across_nodes = Count(looked_at, "communicators_across_nodes"),
                       .compared_operations = Count(looked_at, "compared_operations"),
                       .learning_seconds = Seconds(looked_at, "learning_seconds"),
                       .not_remembered = Count(looked_at, "not_remembered")};
-  for (const Json& finding : List(answer, "findings", kMostReceivedFindings))
+  for (const Json& finding : answer.at("findings"))
     judgement.findings.push_back(FindingOf(finding));
   return judgement;
-}
-
-WatchedDirectories WatchesOf(const Json& answer) {
-  const Json& watches = Member(answer, "watches");
-  WatchedDirectories watched{.boot_id = Text(watches, "boot_id"), .ids = {}};
-  for (const Json& id : List(watches, "directories", kMostReceivedDirectories)) {
-    if (!id.is_string()) Refuse("directories", "is no list of texts");
-    watched.ids.push_back(id.get<std::string>());
-  }
-  return watched;
 }
 
 }  // namespace
@@ -192,10 +150,13 @@ std::optional<ReceivedFindings> FindingsFromJson(std::string_view answer, std::s
     const Json json = Json::parse(
         answer, [](int level, Json::parse_event_t, Json&) { return level < kMostLevels; }, false);
     if (json.is_discarded()) throw std::invalid_argument("it is no JSON");
-    return ReceivedFindings{.judgement = JudgementOf(json),
-                            .start_realtime_ns = TimeNs(Member(json, "exporter"), "start"),
-                            .watches = WatchesOf(json)};
-  } catch (const std::invalid_argument& wrong) {
+    const Json& watches = json.at("watches");
+    return ReceivedFindings{
+        .judgement = JudgementOf(json),
+        .start_realtime_ns = TimeNs(json.at("exporter"), "start"),
+        .watches = {.boot_id = Text(watches, "boot_id"),
+                    .ids = watches.at("directories").get<std::vector<std::string>>()}};
+  } catch (const std::exception& wrong) {
     fault = wrong.what();
     return std::nullopt;
   }

@@ -3,7 +3,7 @@
 // thread.
 //
 // The answer may come from anybody: without a daemon every local user can listen at its port. So
-// all texts come out as text that a terminal only shows, and everything has a limit.
+// all texts come out as text that a terminal only shows.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,9 @@
 
 namespace nccl_exporter::exporter {
 
-// A node of 16 GPUs with the most findings of a user has an answer of 0.6 MB.
+// A node of 16 GPUs with the most findings of a user has an answer of 0.6 MB. More is refused, so
+// the lists of an answer have no limits of their own.
 inline constexpr size_t kMostAnswerBytes = 2 << 20;
-
-// What the lists of an answer may hold: as much as a daemon writes of the first, and more than it
-// writes of the others.
-inline constexpr size_t kMostReceivedRanks = 64;
-inline constexpr size_t kMostReceivedFindings = 1024;
-inline constexpr size_t kMostReceivedEvidence = 64;
-inline constexpr size_t kMostReceivedDirectories = 64;
 
 struct ReceivedFindings {
   Judgement judgement;

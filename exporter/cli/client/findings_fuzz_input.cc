@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What must hold of findings that were received, whatever the answer is: a terminal only shows
-// them, and they are within their limits.
+// them.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -27,7 +27,6 @@ void CheckText(const std::string& text) {
 }
 
 void CheckRanks(const std::vector<FoundRank>& ranks) {
-  Require(ranks.size() <= kMostReceivedRanks, "ranks are limited");
   for (const FoundRank& rank : ranks) {
     Require(rank.standing < Standing::kCount, "a standing is known");
     Require(rank.gpu_index >= -1, "a GPU is a number or not known");
@@ -46,7 +45,6 @@ void CheckInput(std::string_view input) {
   Require(received.has_value() == fault.empty(), "no findings have a reason");
   CheckText(fault);
   if (!received) return;
-  Require(received->judgement.findings.size() <= kMostReceivedFindings, "findings are limited");
   for (const Finding& finding : received->judgement.findings) {
     Require(finding.severity < Severity::kCount, "a severity is known");
     Require(finding.since_realtime_ns >= 0, "a time is after 1970");

@@ -8,17 +8,13 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
+#include <optional>
+#include <utility>
 
 namespace nccl_exporter::exporter {
 namespace {
 
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
-
-bool IsSameName(std::string_view a, std::string_view b) {
-  return std::ranges::equal(
-      a, b, {}, [](unsigned char c) { return std::tolower(c); },
-      [](unsigned char c) { return std::tolower(c); });
-}
 
 std::optional<size_t> NumberOf(std::string_view text, int base) {
   size_t number = 0;
@@ -27,17 +23,15 @@ std::optional<size_t> NumberOf(std::string_view text, int base) {
   return number;
 }
 
-// The value of a field of a head without the empty line at its end, without blanks before it.
-std::optional<std::string_view> FieldOf(std::string_view head, std::string_view name) {
-  while (!head.empty()) {
-    const std::string_view line = head.substr(0, head.find("\r\n"));
-    head.remove_prefix(std::min(line.size() + 2, head.size()));
-    const size_t colon = line.find(':');
-    if (colon == std::string_view::npos || !IsSameName(line.substr(0, colon), name)) continue;
-    const size_t value = line.find_first_not_of(" \t", colon + 1);
-    return value == std::string_view::npos ? "" : line.substr(value);
-  }
-  return std::nullopt;
+// The value of a field of a head without the empty line at its end, in lower case and without
+// blanks before it. Empty where the head has no such field.
+std::string FieldOf(std::string_view head, const std::string& name) {
+  std::string lower = std::string(head) + "\r\n";
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  const size_t at = lower.find("\r\n" + name + ':');
+  if (at == std::string::npos) return "";
+  const size_t begin = lower.find_first_not_of(" \t", at + name.size() + 3);
+  return lower.substr(begin, lower.find("\r\n", begin) - begin);
 }
 
 int StatusOf(std::string_view line) {
@@ -45,6 +39,31 @@ int StatusOf(std::string_view line) {
   constexpr size_t kStatusAt = sizeof("HTTP/1.1 ") - 1, kDigits = 3;
   if (!line.starts_with(kVersion) || line.size() < kStatusAt + kDigits) return 0;
   return static_cast<int>(NumberOf(line.substr(kStatusAt, kDigits), 10).value_or(0));
+}
+
+// The body that chunks of HTTP/1.1 carry; nothing if one of them is not whole or not right.
+std::optional<std::string> JoinChunks(std::string_view text) {
+  std::string body;
+  for (;;) {
+    const size_t line_end = text.find("\r\n");
+    if (line_end == std::string_view::npos) return std::nullopt;
+    const std::string_view line = text.substr(0, line_end);
+    // Extensions follow a semicolon, and nobody uses them.
+    const std::optional<size_t> size = NumberOf(line.substr(0, line.find(';')), 16);
+    text.remove_prefix(line_end + 2);
+    if (!size || *size > text.size()) return std::nullopt;
+    if (*size == 0) return body;  // fields may follow, and say nothing of the body
+    body.append(text.substr(0, *size));
+    text.remove_prefix(*size);
+    if (!text.starts_with("\r\n")) return std::nullopt;
+    text.remove_prefix(2);
+  }
+}
+
+PlainAnswer Unreachable(std::string fault) {
+  PlainAnswer answer;
+  answer.fault = std::move(fault);
+  return answer;
 }
 
 std::string Exchange(const PlainRequest& request, Connection& connection, PlainAnswer& answer) {
@@ -77,28 +96,10 @@ bool TakeApart(std::string_view text, bool is_over, PlainAnswer& answer) {
     if (body) answer.body = *std::move(body);
     return body.has_value();
   }
-  const std::optional<size_t> length = NumberOf(FieldOf(head, "content-length").value_or(""), 10);
+  const std::optional<size_t> length = NumberOf(FieldOf(head, "content-length"), 10);
   if (!length || rest.size() < *length) return false;
   answer.body = rest.substr(0, *length);
   return true;
-}
-
-std::optional<std::string> JoinChunks(std::string_view text) {
-  std::string body;
-  for (;;) {
-    const size_t line_end = text.find("\r\n");
-    if (line_end == std::string_view::npos) return std::nullopt;
-    const std::string_view line = text.substr(0, line_end);
-    // Extensions follow a semicolon, and nobody uses them.
-    const std::optional<size_t> size = NumberOf(line.substr(0, line.find(';')), 16);
-    text.remove_prefix(line_end + 2);
-    if (!size || *size > text.size()) return std::nullopt;
-    if (*size == 0) return body;  // fields may follow, and say nothing of the body
-    body.append(text.substr(0, *size));
-    text.remove_prefix(*size);
-    if (!text.starts_with("\r\n")) return std::nullopt;
-    text.remove_prefix(2);
-  }
 }
 
 PlainAnswer PlainGet(const PlainRequest& request, const addrinfo* peers) {
@@ -125,11 +126,7 @@ PlainAnswer PlainGet(const PlainRequest& request) {
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const int status = ::getaddrinfo(request.host.c_str(), request.port.c_str(), &hints, &found);
-  if (status != 0) {
-    PlainAnswer answer;
-    answer.fault = ::gai_strerror(status);
-    return answer;
-  }
+  if (status != 0) return Unreachable(::gai_strerror(status));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
   return PlainGet(request, found);
 }
@@ -137,11 +134,7 @@ PlainAnswer PlainGet(const PlainRequest& request) {
 PlainAnswer PlainGetAt(const std::string& socket_path, const PlainRequest& request) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (socket_path.size() >= sizeof address.sun_path) {
-    PlainAnswer answer;
-    answer.fault = "the path is too long";
-    return answer;
-  }
+  if (socket_path.size() >= sizeof address.sun_path) return Unreachable("the path is too long");
   std::memcpy(address.sun_path, socket_path.data(), socket_path.size());
   addrinfo peer{};
   peer.ai_family = AF_UNIX;

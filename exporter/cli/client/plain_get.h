@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -49,8 +48,5 @@ PlainAnswer PlainGetAt(const std::string& socket_path, const PlainRequest& reque
 // comes, which would take the square of the time. Sets nothing but the status line, status and
 // body. Pure.
 bool TakeApart(std::string_view text, bool is_over, PlainAnswer& answer);
-
-// The body that chunks of HTTP/1.1 carry; nothing if one of them is not whole or not right. Pure.
-std::optional<std::string> JoinChunks(std::string_view text);
 
 }  // namespace nccl_exporter::exporter

@@ -7,9 +7,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
+
+#include "exporter/cli/client/http_address.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -86,13 +90,19 @@ TEST(PlainGetTest, JoinsTheChunksOfABody) {
 }
 
 TEST(PlainGetTest, ChunksThatAreNotWholeAreNoBody) {
+  const auto body_of = [](const std::string& chunks) {
+    PlainAnswer answer;
+    return TakeApart("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks, true, answer)
+               ? answer.body
+               : "not whole";
+  };
   const std::string whole = "4\r\nbody\r\n0\r\n\r\n";
-  EXPECT_EQ(JoinChunks(whole), "body");
+  EXPECT_EQ(body_of(whole), "body");
   for (size_t size = 0; size <= whole.find("0\r\n") + 1; ++size)
-    EXPECT_EQ(JoinChunks(whole.substr(0, size)), std::nullopt) << size;
+    EXPECT_EQ(body_of(whole.substr(0, size)), "not whole") << size;
   for (const char* const wrong : {"body", "-1\r\n", "ffffffffffffffff\r\na\r\n0\r\n\r\n",
                                   "10000000000000000\r\n", "4\r\nbodyxx0\r\n\r\n", "\r\n"})
-    EXPECT_EQ(JoinChunks(wrong), std::nullopt) << wrong;
+    EXPECT_EQ(body_of(wrong), "not whole") << wrong;
   OneAnswer peer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n");
   EXPECT_EQ(peer.Get().fault, "an answer without its end");
 }
@@ -201,16 +211,39 @@ TEST(PlainGetTest, WaitsNoLongerThanItsPatience) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
   ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(::listen(listener, 1), 0);
+  ASSERT_EQ(::listen(listener, 2), 0);
   ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
-  const PlainAnswer answer = PlainGet({.host = "127.0.0.1",
-                                       .port = std::to_string(ntohs(address.sin_port)),
-                                       .path = "/",
-                                       .patience = std::chrono::milliseconds(50),
-                                       .most_bytes = 1000});
+  PlainRequest request{.host = "127.0.0.1",
+                       .port = std::to_string(ntohs(address.sin_port)),
+                       .path = "/",
+                       .patience = std::chrono::milliseconds(50),
+                       .most_bytes = 1000};
+  const PlainAnswer answer = PlainGet(request);
   EXPECT_EQ(answer.fault, "no answer in time");
   EXPECT_TRUE(answer.is_connected);
+  TlsSettings tls;
+  tls.skips_verification = true;
+  request.tls = &tls;
+  EXPECT_EQ(PlainGet(request).fault, "TLS: The operation timed out");
   ::close(listener);
+}
+
+TEST(HttpAddressTest, IsAnUrlWithOrWithoutPortAndPrefix) {
+  const auto text = [](std::string_view url) {
+    std::string fault;
+    const std::optional<HttpAddress> address = ParseHttpAddress(url, fault);
+    EXPECT_EQ(address.has_value(), fault.empty()) << url;
+    return address ? address->Text() : "";
+  };
+  EXPECT_EQ(text("https://mimir.example/prometheus/"), "https://mimir.example:443/prometheus");
+  EXPECT_EQ(text("http://prometheus"), "http://prometheus:80");
+  EXPECT_EQ(text("http://[::1]:9090"), "http://[::1]:9090");
+  EXPECT_EQ(text("http://[::1]"), "http://[::1]:80");
+  for (const char* const wrong :
+       {"prometheus:9090", "ftp://a", "http://", "http://a:0", "http://a:99999", "http://::1:9090",
+        "http://[127.0.0.1]:1", "http://user:word@a", "http://a/?b", "http://a/ b",
+        "http://a\r\nHost: b"})
+    EXPECT_EQ(text(wrong), "") << wrong;
 }
 
 }  // namespace
