@@ -202,13 +202,12 @@ void CommandLine::AddCardinality() {
 void CommandLine::AddJob() {
   const auto fault_of = [](const std::string& value) {
     std::string fault;
-    ParsePrometheusAddress(value, fault);
+    ParseHttpAddress(value, fault);
     return fault.empty() ? fault : "invalid value '" + value + "': " + fault;
   };
   CLI::App* const job =
       AddCommand(Command::kJob, "job",
-                 "Print a job from Prometheus: firing alerts, ranks that are late or behind, and "
-                 "communicators.");
+                 "Print what Prometheus has of a job: firing alerts, and what the rules recorded.");
   job->add_option("--prometheus", options_.job.prometheus,
                   "Address of Prometheus, or of a server with its HTTP API: "
                   "http[s]://HOST[:PORT][/PREFIX].")
@@ -217,13 +216,15 @@ void CommandLine::AddJob() {
   job->add_option("--http.config.file", options_.job.http_config_file,
                   "File with a login, TLS and headers, as promtool takes it: basic_auth, "
                   "authorization, tls_config, http_headers.");
-  job->add_option("--job", options_.job.wanted.labels,
-                  "Slurm id or name of the job, its namespace, its cluster, or the beginning of "
-                  "its pods' names. May be given several times: all must be true. '': the job has "
-                  "no id, namespace or cluster but those given. Without it, the only job, or a "
-                  "list of the jobs.")
-      ->allow_extra_args(false);
-  job->add_option("--uid", options_.job.wanted.uid, "Number of the user whose job it is.")
+  const auto add_label = [&](const std::string& name, const char* label, const std::string& help) {
+    return job->add_option_function<std::string>(
+        name, [this, label](const std::string& value) { options_.job.wanted[label] = value; },
+        help + " of the job; '': it has none.");
+  };
+  add_label("--job", "nccl_job", "Name, as Slurm's id,");
+  add_label("--namespace", "namespace", "Namespace");
+  add_label("--cluster", "cluster", "Cluster");
+  add_label("--uid", "uid", "Number of the owner")
       ->check(CLI::Range(uint32_t{0}, std::numeric_limits<uint32_t>::max()));
   job->add_flag("--json", options_.job.is_json, "Print one JSON object.");
 }

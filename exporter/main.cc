@@ -183,7 +183,7 @@ int PrintDoctor(const Options& options) {
 
 int PrintJob(const Options& options) {
   std::string fault;
-  const std::string text = AnswerAbout(options.job, ViewOfOutput(), fault);
+  const std::string text = AnswerAbout(options.job, fault);
   return text.empty() ? Fail(kRuntimeFailure, fault) : Print(text);
 }
 

@@ -351,22 +351,21 @@ TEST(OptionsTest, TheDaemonIsAnAddressOfThisNodeOrNone) {
 TEST(OptionsTest, AJobIsChosenByItsLabelsInAPrometheus) {
   EXPECT_EQ(Parsed({"job"}).command, Command::kJob);
   EXPECT_EQ(Parsed({"job"}).job.prometheus, "http://localhost:9090");
-  const Options options = Parsed({"job", "--prometheus=https://mimir/prometheus", "--job=4711",
-                                  "--job", "research", "--http.config.file=a.yml", "--json"});
+  const Options options =
+      Parsed({"job", "--prometheus=https://mimir/prometheus", "--job=4711", "--namespace",
+              "research", "--cluster", "", "--uid=1000", "--http.config.file=a.yml", "--json"});
   EXPECT_EQ(options.job.prometheus, "https://mimir/prometheus");
-  EXPECT_THAT(options.job.wanted.labels, testing::ElementsAre("4711", "research"));
-  EXPECT_EQ(options.job.wanted.uid, "");
+  EXPECT_EQ(
+      options.job.wanted,
+      (SampleLabels{
+          {"nccl_job", "4711"}, {"namespace", "research"}, {"cluster", ""}, {"uid", "1000"}}));
   EXPECT_EQ(options.job.http_config_file, "a.yml");
   EXPECT_TRUE(options.job.is_json);
   EXPECT_THAT(
       ErrorOf({"job", "--prometheus=prometheus:9090"}),
       testing::HasSubstr("invalid value 'prometheus:9090': it does not begin with http://"));
   EXPECT_NE(ErrorOf({"job", "--job"}), "");
-  const Options unlabelled = Parsed({"job", "--job", "", "--uid", "1000"});
-  EXPECT_THAT(unlabelled.job.wanted.labels, testing::ElementsAre(""));
-  EXPECT_EQ(unlabelled.job.wanted.uid, "1000");
-  EXPECT_THAT(Parsed({"job", "--job=4711", "--job", ""}).job.wanted.labels,
-              testing::ElementsAre("4711", ""));
+  EXPECT_TRUE(Parsed({"job"}).job.wanted.empty());
   EXPECT_NE(ErrorOf({"job", "--uid=alice"}), "");
 }
 

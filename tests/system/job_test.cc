@@ -77,13 +77,18 @@ TEST_F(JobTest, ShowsAJobAndRefusesInOneLine) {
   })) << shown.output
       << prometheus_->AllOutput();
   EXPECT_THAT(shown.output, HasSubstr("Job 4711 of user "));
-  EXPECT_THAT(shown.output, HasSubstr("4 processes on 1 node in "));
-  EXPECT_THAT(shown.output, HasSubstr("COMMUNICATOR"));
-
-  const auto json = nlohmann::json::parse(Job({config, "--json"}).output);
+  EXPECT_THAT(shown.output, HasSubstr("No alert fires."));
+  // A query that is wrong has no answer, and series of the rules come after 15 s.
+  nlohmann::json json;
+  ASSERT_TRUE(exporter::Eventually([&] {
+    json = nlohmann::json::parse(Job({config, "--json"}).output);
+    return !json["series"].empty();
+  })) << json;
   EXPECT_EQ(json["job"]["nccl_job"], "4711");
-  EXPECT_EQ(json["communicators"][0]["ranks"].size(), 4u);
-  EXPECT_GT(json["communicators"][0]["started"], 0);
+  EXPECT_EQ(json["job"]["processes"], 4);
+  EXPECT_GT(json["rules_evaluated"], 0);
+  EXPECT_EQ(json["series"].back()["name"], "comm:nccl_progress:changes");
+  EXPECT_EQ(json["series"].back()["labels"]["nccl_job"], "4711");
 
   const auto refused = [&](const std::vector<std::string>& options) {
     const exporter::Finished finished = Job(options);
@@ -92,7 +97,7 @@ TEST_F(JobTest, ShowsAJobAndRefusesInOneLine) {
     return finished.output;
   };
   EXPECT_THAT(refused({config, "--job=4712"}),
-              HasSubstr("no job is '4712'; there is job 4711 of user "));
+              HasSubstr("no job has nccl_job='4712'; there is job 4711 of user "));
   EXPECT_THAT(refused({}), HasSubstr(": TLS: The certificate is NOT trusted."));
   Write("http.yml", "tls_config: {ca_file: ca.pem}\n");
   EXPECT_THAT(refused({config}), HasSubstr("asks for a login (401)"));
@@ -138,38 +143,47 @@ class JobHangTest : public testing::TestWithParam<Hang> {
 };
 
 // All others wait for rank 5, in groups in which some of them are behind as well.
-TEST_P(JobHangTest, NamesTheRankThatDoesNotCallAndNoOther) {
+TEST_P(JobHangTest, ShowsTheRankThatDoesNotCallAndNoOther) {
   exporter::ChildProcess job(
       SimulatorCommand(segments_.path(), scratch_.path() + "/truth.json",
                        {"--layout", "3d", "--ranks-per-node", "8", "--pace", "real", "--rate", "5",
                         "--duration", "200", "--incident", "missing-call:rank=5,from=8"}),
       {{"NCCL_EXPORTER_KERNEL_TIMING", GetParam().kernel_timing}});
   nlohmann::json shown;
+  const auto of_series = [&](const std::string& name) {
+    std::vector<nlohmann::json> found;
+    for (const nlohmann::json& series : shown["series"]) {
+      if (series["name"] == name) found.push_back(series);
+    }
+    return found;
+  };
   const auto is_named = [&] {
     exporter::SleepMilliseconds(500);
     shown = Shown();
-    if (shown.is_null() || shown["named"].empty()) return false;
-    for (const nlohmann::json& rank : shown["named"]) EXPECT_EQ(rank["global_rank"], "5") << rank;
-    return shown["named"][0]["behind"] > 0;  // one query may come before an evaluation
+    if (shown.is_null()) return false;
+    for (const nlohmann::json& alert : shown["alerts"]) {
+      EXPECT_EQ(alert["labels"].value("global_rank", "5"), "5") << alert;
+      if (alert["labels"]["alertname"] != "NCCLHangCulprit") continue;
+      return !of_series("process:nccl_hang:culprit").empty();  // a query may come in an evaluation
+    }
+    return false;
   };
   constexpr int kPatienceSeconds = 5;  // each of its looks takes half a second and more
   ASSERT_TRUE(exporter::Eventually(is_named, kPatienceSeconds))
       << shown << prometheus_->AllOutput();
-  EXPECT_EQ(shown["named"].size(), 1u);
-  EXPECT_EQ(shown["named"][0]["alerts"], nlohmann::json({"NCCLHangCulprit"}));
-  EXPECT_EQ(shown["perhaps"].size(), 0u) << shown["perhaps"];
-  EXPECT_EQ(shown["communicators"][0]["comm"].get<std::string>().size(), 16u);
-  size_t waiting = 0;
-  for (const nlohmann::json& communicator : shown["communicators"]) {
-    EXPECT_NE(communicator["state"], "moves") << communicator;
-    // A group of one rank has nothing to exchange.
-    EXPECT_EQ(communicator["state"] == "not_used", communicator["size"] == 1) << communicator;
-    for (const nlohmann::json& rank : communicator["ranks"]) {
-      waiting += rank["waits"] == true;
-      EXPECT_FALSE(rank["waits"] == true && rank["global_rank"] == "5") << rank;
-    }
+  EXPECT_GT(shown["alerts"][0]["since"], 0);
+  const std::vector<nlohmann::json> culprits = of_series("process:nccl_hang:culprit");
+  ASSERT_EQ(culprits.size(), 1u);
+  EXPECT_EQ(culprits[0]["labels"]["global_rank"], "5");
+  EXPECT_GT(culprits[0]["value"], 0);
+  double waiting = 0;
+  for (const nlohmann::json& communicator : of_series("comm_rank:nccl_hang:waiting")) {
+    EXPECT_EQ(communicator["labels"]["comm"].get<std::string>().size(), 16u);
+    waiting += communicator["value"].get<double>();
   }
-  EXPECT_GE(waiting, 7u);
+  EXPECT_GE(waiting, 7);
+  for (const nlohmann::json& communicator : of_series("comm:nccl_progress:changes"))
+    EXPECT_EQ(communicator["value"], 0) << communicator;
 }
 
 INSTANTIATE_TEST_SUITE_P(Scrapes, JobHangTest,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares the option tables of the documents with the tables that the programs read.
+// Compares the tables of the documents with those that the programs read.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "exporter/cli/job/job_report.h"
 #include "exporter/options.h"
 #include "plugin/options.h"
 
@@ -39,6 +40,13 @@ TEST(OptionTables, ShowTheVariablesOfThePlugin) {
     table += RowOf(row.name, row.default_text, row.help);
   }
   ExpectIn("docs/plugin.md", table);
+}
+
+TEST(OptionTables, ShowTheSeriesOfAJob) {
+  for (const std::string_view name : exporter::kRecorded) {
+    ExpectIn("deploy/prometheus/nccl-exporter.rules.yml", "- record: " + std::string(name) + "\n");
+    ExpectIn("docs/daemon.md", "`" + std::string(name) + "`");
+  }
 }
 
 }  // namespace

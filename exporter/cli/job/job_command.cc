@@ -6,59 +6,66 @@
 
 #include <algorithm>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "exporter/cli/job/http_config.h"
-#include "exporter/cli/job/job_list.h"
-#include "exporter/cli/job/job_state.h"
-#include "exporter/cli/terminal.h"
+#include "exporter/cli/job/job.h"
+#include "exporter/cli/job/job_report.h"
+#include "exporter/cli/job/job_text.h"
 
 namespace nccl_exporter::exporter {
+namespace {
 
-JobView ViewOfOutput() {
-  JobView view;
-  if (::isatty(STDOUT_FILENO) == 0) return view;
-  view.has_colours = Terminal::HasColours();
+// 80 where standard output is no terminal.
+size_t ColumnsOfOutput() {
   winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0)
-    view.columns = size.ws_col;
-  return view;
+  const bool is_known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0;
+  return is_known ? size.ws_col : 80;
 }
 
-std::string AnswerAbout(const JobRequest& request, const AskPrometheus& ask, const JobView& view,
+// Throws std::runtime_error where an answer does not come.
+std::string Answer(const JobRequest& request, const AskSamples& ask, const Warnings& warnings,
+                   size_t columns) {
+  double time = 0;
+  const std::vector<Job> all = JobsOf(SamplesOfJobs(ask), time);
+  const std::vector<Job> jobs = Matching(all, request.wanted);
+  if (jobs.empty()) throw std::runtime_error(NoSuchJob(request.wanted, all));
+  if (jobs.size() > 1)
+    return request.is_json ? JobsJson(jobs, warnings) : JobsScreen(jobs, warnings, columns);
+  const JobReport report = ReportOf(ask, jobs.front(), time);
+  return request.is_json ? JobJson(report, warnings) : JobScreen(report, warnings, columns);
+}
+
+}  // namespace
+
+std::string AnswerAbout(const JobRequest& request, const AskPrometheus& ask, size_t columns,
                         std::string& fault) {
   Warnings warnings;
-  const AskPrometheus ask_and_note = [&](const std::string& query) {
+  const AskSamples ask_and_note = [&](const std::string& query) {
     QueryAnswer answer = ask(query);
     for (const std::string& warning : answer.warnings) {
       if (warnings.size() < kMostWarnings && std::ranges::count(warnings, warning) == 0)
         warnings.push_back(warning);
     }
-    return answer;
+    if (!answer.fault.empty()) throw std::runtime_error(answer.fault);
+    return std::move(answer.samples);
   };
-  const JobChoice choice = ChooseJob(ask_and_note, request.wanted);
-  fault = choice.fault;
-  std::string text;
-  if (choice.jobs.size() > 1) {
-    text =
-        request.is_json ? JobsJson(choice.jobs, warnings) : JobsScreen(choice.jobs, warnings, view);
-  } else if (!choice.jobs.empty()) {
-    const std::optional<JobState> state = JobStateOf(ask_and_note, choice.jobs.front(), fault);
-    if (state)
-      text = request.is_json ? JobJson(*state, warnings) : JobScreen(*state, warnings, view);
+  try {
+    return Answer(request, ask_and_note, warnings, columns);
+  } catch (const std::runtime_error& wrong) {
+    // What is missing may be in the part that did not come.
+    fault = wrong.what() + (warnings.empty() ? "" : "; the " + WarningText(warnings));
+    return "";
   }
-  // What is missing may be in the part that did not come.
-  if (text.empty() && !warnings.empty()) fault += "; the " + WarningText(warnings);
-  return text;
 }
 
-std::string AnswerAbout(const JobRequest& request, const JobView& view, std::string& fault) {
-  const std::optional<PrometheusAddress> address =
-      ParsePrometheusAddress(request.prometheus, fault);
+std::string AnswerAbout(const JobRequest& request, std::string& fault) {
+  const std::optional<HttpAddress> address = ParseHttpAddress(request.prometheus, fault);
   if (!address) return "";
   std::optional<HttpConfig> config = ReadHttpConfig(request.http_config_file, fault);
   if (!config) return "";
-  return AnswerAbout(request, PrometheusAt(*address, *std::move(config)), view, fault);
+  return AnswerAbout(request, PrometheusAt(*address, *std::move(config)), ColumnsOfOutput(), fault);
 }
 
 }  // namespace nccl_exporter::exporter

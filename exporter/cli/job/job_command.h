@@ -2,12 +2,10 @@
 // `nccl-exporter job`: one job, from Prometheus. For the first thread.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
-#include "exporter/cli/job/job_list.h"
-#include "exporter/cli/job/job_text.h"
 #include "exporter/cli/job/prometheus.h"
-#include "exporter/cli/job/prometheus_address.h"
 
 namespace nccl_exporter::exporter {
 
@@ -15,18 +13,15 @@ namespace nccl_exporter::exporter {
 struct JobRequest {
   std::string prometheus{kDefaultPrometheus};  // a right address
   std::string http_config_file = {};           // empty: none
-  WantedJob wanted = {};                       // nothing: the only one
+  SampleLabels wanted = {};                    // of kJobLabels; nothing: the only job
   bool is_json = false;
 };
 
-// As wide as the window of standard output. 80 columns and no colours where that is no terminal.
-JobView ViewOfOutput();
-
-// What to print: the job, or the jobs if several match. Empty if there is none; then `fault` says
-// why, in one line.
-std::string AnswerAbout(const JobRequest& request, const AskPrometheus& ask, const JobView& view,
+// What to print: the job, or the jobs if several match, in so many columns (0: no limit). Empty if
+// there is none; then `fault` says why, in one line.
+std::string AnswerAbout(const JobRequest& request, const AskPrometheus& ask, size_t columns,
                         std::string& fault);
-// The same, of the server that the request names.
-std::string AnswerAbout(const JobRequest& request, const JobView& view, std::string& fault);
+// The same of the server that the request names, as wide as the window of standard output.
+std::string AnswerAbout(const JobRequest& request, std::string& fault);
 
 }  // namespace nccl_exporter::exporter

@@ -4,25 +4,26 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
-#include "exporter/cli/job/recorded_job.h"
 #include "exporter/text/text_table.h"
 
 namespace nccl_exporter::exporter {
 namespace {
 
+using nlohmann::json;
+using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 
-constexpr double kNow = RecordedJob::kNow;
-constexpr const char* kWorld = "0123456789abcdef";
-constexpr const char* kJobLine =
-    "Job 4711 (llm-7b) of user 1000 in namespace research, 2023-11-14T22:15Z\n";
+constexpr double kNow = 1700000100;  // 2023-11-14T22:15:00Z
+constexpr const char *kJobs = "(nccl_rank_info))", *kAlerts = "ALERTS{", *kRecorded = "{__name__=~",
+                     *kRulesTime = "max(timestamp(";
 
-// Job 4711 of 8 ranks on two nodes, in one communicator that moves.
-class JobCommandTest : public testing::Test, public RecordedJob {
+// A Prometheus that answers a query by the text that it has. It knows job 4711 of 8 processes.
+class JobCommandTest : public testing::Test {
  protected:
   JobCommandTest() {
     AddJob({{"nccl_job", "4711"},
@@ -30,234 +31,247 @@ class JobCommandTest : public testing::Test, public RecordedJob {
             {"uid", "1000"},
             {"namespace", "research"}},
            8);
-    AddCommunicator(kWorld, "world", {0, 1, 2, 3, 4, 5, 6, 7}, 240);
-    Add("process:nccl_busy_seconds:rate{", {}, 8);
-    Add("(nccl_collective_started_sequence{", {{"comm", kWorld}}, 101);
+    Add(kRulesTime, {}, kNow - 5);
+    Record("comm:nccl_progress:changes", {{"comm", "0123456789abcdef"}}, 240);
   }
 
-  // Rank 3 does not enter the 101st collective.
+  void Add(const std::string& query, SampleLabels labels, double value) {
+    answers_[query].push_back({.labels = std::move(labels), .time = kNow, .value = value});
+  }
+  void AddJob(SampleLabels labels, double processes) { Add(kJobs, std::move(labels), processes); }
+  void Record(const std::string& name, SampleLabels labels, double value) {
+    labels["__name__"] = name;
+    Add(kRecorded, std::move(labels), value);
+  }
+  void Fire(const std::string& alert, const std::string& severity, SampleLabels labels,
+            double since = kNow - 480) {
+    labels.merge(SampleLabels{
+        {"__name__", "ALERTS_FOR_STATE"}, {"alertname", alert}, {"severity", severity}});
+    Add(kAlerts, std::move(labels), since);
+  }
+  static SampleLabels RankOf(int rank) {
+    return {{"global_rank", std::to_string(rank)},
+            {"gpu", std::to_string(rank % 4)},
+            {"hostname", "node-" + std::to_string(rank / 4)},
+            {"instance", "10.0.0.1:9828"},
+            {"pid", std::to_string(1000 + rank)}};
+  }
+  // Rank 3 does not enter a collective.
   void Hang() {
-    Forget("comm:nccl_progress:changes{");
-    Add("comm:nccl_progress:changes{", {{"comm", kWorld}}, 0);
-    Quiet(kWorld, {0, 1, 2, 4, 5, 6, 7}, 101, 1, "AllGather");
-    Quiet(kWorld, {3}, 100, 0);
-    Wait(kWorld, {0, 1, 2, 4, 5, 6, 7});
-    IsCulprit(kWorld, 3, 1);
-    Fire("NCCLHangCulprit", "critical", RankOf(kWorld, 3));
+    answers_.erase(kRecorded);
+    SampleLabels rank = RankOf(3);
+    Fire("NCCLHangCulprit", "critical", rank);
+    Record("process:nccl_hang:culprit", rank, 1);
+    Record("comm_rank:nccl_hang:waiting", {{"comm", "0123456789abcdef"}, {"comm_name", "world"}},
+           7);
+    Record("comm:nccl_progress:changes", {{"comm", "0123456789abcdef"}}, 0);
+    Record("job:nccl_waiting_gpu_seconds:rate", {{"nccl_job", "4711"}}, 7);
   }
-  void AddClocks(double ahead_of_node_1 = 0) {
-    Add("- timestamp(nccl_exporter_snapshot_timestamp_seconds{", {{"instance", "node-0:9828"}}, 0);
-    Add("- timestamp(nccl_exporter_snapshot_timestamp_seconds{", {{"instance", "node-1:9828"}},
-        ahead_of_node_1);
+
+  std::string Text(const JobRequest& request = {}, size_t columns = 80) {
+    const AskPrometheus ask = [&](const std::string& query) {
+      queries_.push_back(query);
+      QueryAnswer answer{.samples = {}, .fault = fault_, .warnings = warnings_};
+      for (const auto& [part, samples] : answers_) {
+        if (query.find(part) != std::string::npos) answer.samples = samples;
+      }
+      return answer;
+    };
+    failure_.clear();
+    return AnswerAbout(request, ask, columns, failure_);
   }
+  json Read() { return json::parse(Text({.is_json = true})); }
+
+  std::map<std::string, Samples> answers_;
+  std::vector<std::string> queries_, warnings_;
+  std::string fault_, failure_;
 };
 
-TEST_F(JobCommandTest, AJobThatRunsIsThreeShortParts) {
-  EXPECT_EQ(Text(), std::string(kJobLine) +
-                        "8 processes on 2 nodes in 1 communicator.\n"
-                        "\n"
-                        "No alert fires.\n"
-                        "\n"
-                        "No alert names a rank, and no process has ended or is stopped.\n"
-                        "\n"
-                        "COMMUNICATOR  RANKS  NODES  STARTED  FOR  STATE\n"
-                        "world             8      2      101    -  moves\n");
+TEST_F(JobCommandTest, AJobThatRunsHasNoAlertAndItsProgress) {
+  EXPECT_EQ(Text(),
+            "Job 4711 (llm-7b) of user 1000 in namespace research: 8 processes,\n"
+            "2023-11-14T22:15Z\n"
+            "\n"
+            "No alert fires.\n"
+            "\n"
+            "Recorded by the rules, 5.0 s ago:\n"
+            "SERIES                      VALUE  COMMUNICATOR\n"
+            "comm:nccl_progress:changes    240  0123456789abcdef\n");
 }
 
-TEST_F(JobCommandTest, AHangNamesTheRankOfTheAlertAndSinceWhen) {
+TEST_F(JobCommandTest, AHangIsWhatAlertsAndRulesSay) {
   Hang();
-  AddClocks();
-  Add("job:nccl_waiting_gpu_seconds:rate", {}, 7);
-  EXPECT_EQ(Text(), std::string(kJobLine) +
-                        "8 processes on 2 nodes in 1 communicator. Lost to waiting: 7.0 GPUs.\n"
-                        "\n"
-                        "1 alert fires:\n"
-                        "NCCLHangCulprit: global rank 3 (GPU 3) on node-0 in world, for 8 min\n"
-                        "\n"
-                        "LATE OR BEHIND  STATE          FOR  COMMUNICATOR  GPU  NODE     PID\n"
-                        "global rank 3   behind by 1  8 min  world           3  node-0  1003\n"
-                        "\n"
-                        "COMMUNICATOR  RANKS  NODES  STARTED     FOR  STATE\n"
-                        "world             8      2      101  10 min  7 ranks wait in AllGather\n");
-  EXPECT_THAT(Text({}, {.has_colours = true}), HasSubstr("\x1b[1;31mNCCLHangCulprit"));
-  EXPECT_THAT(Text(), Not(HasSubstr("\x1b")));
-}
-
-// Regression: without detail it had no rank that was late or behind, and was not used yet.
-TEST_F(JobCommandTest, AlertSeriesAloneNameTheCulprit) {
-  Forget("(nccl_collective_started_sequence{");
-  Hang();
-  const std::string text = Text();
-  EXPECT_THAT(text, HasSubstr("global rank 3   behind by 1  8 min  world "));
-  EXPECT_THAT(text,
-              HasSubstr("world             8      2      101    -  7 ranks wait in AllGather\n"));
-}
-
-// Regression: a node whose clock is ahead hid a hang.
-TEST_F(JobCommandTest, AClockThatIsAheadChangesNoAge) {
-  Hang();
-  Forget("(nccl_stalled_oldest_in_flight_start_timestamp_seconds{");
-  for (const int rank : {0, 4})
-    Add("(nccl_stalled_oldest_in_flight_start_timestamp_seconds{",
-        {{"comm", kWorld}, {"rank", std::to_string(rank)}, {"function", "AllGather"}},
-        kNow - 600 + (rank == 4 ? 900 : 0));
-  EXPECT_THAT(Text(), HasSubstr("101    -  7 ranks wait in AllGather\n")) << "no clock is known";
-  AddClocks(900);
-  EXPECT_THAT(Text(), HasSubstr("101  10 min  7 ranks wait in AllGather\n"));
-  Forget("(nccl_stalled_oldest_in_flight_start_timestamp_seconds{");
-  Add("(nccl_operations_last_progress_timestamp_seconds{",
-      {{"comm", kWorld}, {"instance", "node-1:9828"}}, kNow + 300);
-  EXPECT_THAT(Text(), HasSubstr("101  10 min  7 ranks wait\n"));
-}
-
-TEST_F(JobCommandTest, PodsOfANodeWithEqualPidsAreSeveralProcesses) {
-  Forget("(nccl_rank_info{c");
-  for (int rank = 0; rank < 4; ++rank) {
-    Labels pod{{"instance", "node-0:9828"},
-               {"pod", rank < 2 ? "llm-" + std::to_string(rank) : "llm-sidecars"},
-               {"container", rank == 2 ? "a" : "b"},
-               {"pid", "1"}};
-    if (rank == 2) Add("(nccl_process_halted{", pod);
-    pod.merge(Labels{{"comm", kWorld}, {"rank", std::to_string(rank)}, {"gpu", "0"}});
-    Add("(nccl_rank_info{c", pod);
-  }
-  const auto json = nlohmann::json::parse(Text({.is_json = true}));
-  EXPECT_EQ(json["processes"], 4);
-  ASSERT_EQ(json["named"].size(), 1u);
-  EXPECT_EQ(json["named"][0]["rank"], "2");
-  for (const std::string& query : queries()) {
-    if (query.find("pid") != std::string::npos) {
-      EXPECT_THAT(query, HasSubstr("instance, pod, container, pid, global_rank"));
-    }
-  }
+  EXPECT_THAT(Text({}, 0),
+              testing::EndsWith(
+                  "\n\n"
+                  "ALERT            SEVERITY    FOR  GLOBAL RANK  GPU  NODE     PID\n"
+                  "NCCLHangCulprit  critical  8 min            3    3  node-0  1003\n"
+                  "\n"
+                  "Recorded by the rules, 5.0 s ago:\n"
+                  "SERIES                             VALUE  GLOBAL RANK  COMMUNICATOR      GPU  "
+                  "NODE     PID\n"
+                  "job:nccl_waiting_gpu_seconds:rate      7\n"
+                  "process:nccl_hang:culprit              1            3                      3  "
+                  "node-0  1003\n"
+                  "comm_rank:nccl_hang:waiting            7               world\n"
+                  "comm:nccl_progress:changes             0               0123456789abcdef\n"));
 }
 
 TEST_F(JobCommandTest, EachLineFitsItsColumns) {
   Hang();
-  IsLate(kWorld, 5, 0.1);
-  warnings = {"store-1 did not answer in time: context deadline exceeded"};
-  for (const size_t columns : {40, 60, 80}) {
-    std::istringstream text(Text({}, {.columns = columns}));
+  warnings_ = {"store-1 did not answer in time: context deadline exceeded"};
+  for (const size_t columns : {60, 80, 120}) {
+    std::istringstream text(Text({}, columns));
     for (std::string line; std::getline(text, line);) EXPECT_LE(Width(line), columns) << line;
   }
 }
 
-TEST_F(JobCommandTest, JsonHasEveryRank) {
+TEST_F(JobCommandTest, QueriesAreOfTheJobAlone) {
+  Text();
+  ASSERT_EQ(queries_.size(), 4u);
+  for (size_t i = 1; i < queries_.size(); ++i)
+    EXPECT_THAT(queries_[i],
+                HasSubstr("cluster=\"\",namespace=\"research\",nccl_job=\"4711\",uid=\"1000\"}"));
+}
+
+TEST_F(JobCommandTest, AlertsAreInTheOrderOfTheirSeverityAndAge) {
+  Fire("NCCLJobNotJudged", "info", {}, kNow - 9000);
+  Fire("NCCLStragglerRank", "warning", RankOf(10), kNow - 60);
+  Fire("NCCLStragglerRank", "warning", RankOf(9), kNow - 60);
+  Fire("NCCLRanksMissing", "warning", RankOf(4), kNow - 600);
+  Fire("NCCLHangCulprit", "critical", RankOf(5), kNow - 30);
+  std::vector<std::string> shown;
+  const json answer = Read();
+  for (const json& alert : answer["alerts"])
+    shown.push_back(alert["labels"]["alertname"].get<std::string>() + ' ' +
+                    alert["labels"].value("global_rank", "-"));
+  EXPECT_THAT(shown, ElementsAre("NCCLHangCulprit 5", "NCCLRanksMissing 4", "NCCLStragglerRank 9",
+                                 "NCCLStragglerRank 10", "NCCLJobNotJudged -"));
+}
+
+TEST_F(JobCommandTest, AlertsOfAnothersTargetAreLeftOut) {
+  for (const char* const user : {"1000", "1001"})
+    Fire("NCCLExporterSegmentsUnusable", "warning", {{"instance", "node-0:9828"}, {"uid", user}});
+  Fire("NCCLExporterDown", "warning", {{"instance", "node-1:9828"}, {"cluster", "b"}});
+  Fire("NCCLExporterDown", "warning", {{"instance", "node-1:9828"}});
+  const json alerts = Read()["alerts"];
+  ASSERT_EQ(alerts.size(), 2u) << alerts;
+  EXPECT_EQ(alerts[0]["labels"].value("uid", ""), "1000");
+  EXPECT_EQ(alerts[1]["labels"].value("uid", ""), "");
+}
+
+// A server may not have the series of Prometheus' own state.
+TEST_F(JobCommandTest, AnAlertWithoutItsStartIsShown) {
+  Fire("NCCLHangCulprit", "critical", RankOf(5), 1);
+  EXPECT_THAT(Text(), HasSubstr("NCCLHangCulprit  critical    -            5"));
+  EXPECT_TRUE(Read()["alerts"][0]["since"].is_null());
+}
+
+TEST_F(JobCommandTest, ALongListOfOneSeriesHidesNoOther) {
+  answers_.erase(kRecorded);
+  for (int rank = 0; rank < 100; ++rank) Record("process:nccl_hang:halted", RankOf(rank), 1);
+  Record("comm_rank:nccl_straggler:deficit", RankOf(7), 0.0412);
+  Record("comm_rank:nccl_straggler:deficit", RankOf(8), 0.1064);
+  const std::string text = Text();
+  EXPECT_THAT(text, HasSubstr("80 more of process:nccl_hang:halted: --json has all.\n"));
+  const size_t first = text.find("comm_rank:nccl_straggler:deficit  0.1064            8");
+  ASSERT_NE(first, std::string::npos) << text;
+  EXPECT_GT(text.find("comm_rank:nccl_straggler:deficit  0.0412            7"), first);
+  EXPECT_EQ(Read()["series"].size(), 102u);
+}
+
+TEST_F(JobCommandTest, ProgressBeginsWithTheCommunicatorThatStands) {
+  Record("comm:nccl_progress:changes", {{"comm", "b"}}, 0);
+  const json series = Read()["series"];
+  EXPECT_EQ(series[0]["labels"]["comm"], "b");
+  EXPECT_EQ(series[1]["value"], 240);
+}
+
+TEST_F(JobCommandTest, JsonHasAllLabels) {
   Hang();
-  AddClocks();
-  const auto json = nlohmann::json::parse(Text({.is_json = true}));
-  EXPECT_EQ(json["warnings"].size(), 0u);
-  EXPECT_EQ(json["job"]["nccl_job"], "4711");
-  EXPECT_EQ(json["job"]["slurm_job_names"], nlohmann::json({"llm-7b"}));
-  EXPECT_EQ(json["taken"], kNow);
-  EXPECT_EQ(json["judged"], true);
-  EXPECT_TRUE(json["waiting_gpus"].is_null());
-  EXPECT_EQ(json["alerts"][0]["global_rank"], "3");
-  ASSERT_EQ(json["named"].size(), 1u);
-  EXPECT_EQ(json["named"][0]["behind"], 1);
-  EXPECT_EQ(json["named"][0]["communicators"], nlohmann::json({kWorld}));
-  EXPECT_EQ(json["communicators"][0]["state"], "waits");
-  const auto& ranks = json["communicators"][0]["ranks"];
-  ASSERT_EQ(ranks.size(), 8u);
-  EXPECT_EQ(ranks[3]["waits"], false);
-  EXPECT_EQ(ranks[4]["waits"], true);
-  EXPECT_EQ(ranks[4]["process"], "alive");
-  EXPECT_EQ(ranks[4]["in_flight"], "AllGather");
-  EXPECT_EQ(ranks[4]["in_flight_since"], kNow - 600);
+  const json answer = Read();
+  EXPECT_EQ(answer["warnings"].size(), 0u);
+  EXPECT_EQ(answer["job"], (json{{"nccl_job", "4711"},
+                                 {"uid", "1000"},
+                                 {"namespace", "research"},
+                                 {"cluster", ""},
+                                 {"slurm_job_names", {"llm-7b"}},
+                                 {"processes", 8}}));
+  EXPECT_EQ(answer["taken"], kNow);
+  EXPECT_EQ(answer["rules_evaluated"], kNow - 5);
+  EXPECT_EQ(answer["alerts"][0]["since"], kNow - 480);
+  json labels = RankOf(3);
+  EXPECT_EQ(answer["series"][1],
+            (json{{"name", "process:nccl_hang:culprit"}, {"value", 1}, {"labels", labels}}));
+  labels.update(json{{"alertname", "NCCLHangCulprit"}, {"severity", "critical"}});
+  EXPECT_EQ(answer["alerts"][0]["labels"], labels);
+}
+
+TEST_F(JobCommandTest, LabelsHoldNoControlSequences) {
+  Record("comm:nccl_hang:seconds", {{"comm_name", "a\x1b[2J\nb"}}, 120);
+  EXPECT_THAT(Text(), HasSubstr("a?[2J?b"));
+  EXPECT_EQ(Read()["series"][0]["labels"]["comm_name"], "a?[2J?b");
 }
 
 TEST_F(JobCommandTest, APartOfAnAnswerIsNotTakenForTheWhole) {
-  warnings = {"store-1: timeout", "store-1: timeout"};
+  warnings_ = {"store-1: timeout", "store-1: timeout"};
   EXPECT_TRUE(Text().starts_with("answer is incomplete: store-1: timeout\nJob 4711 "));
-  EXPECT_EQ(nlohmann::json::parse(Text({.is_json = true}))["warnings"],
-            nlohmann::json({"store-1: timeout"}));
-  EXPECT_EQ(Text({.wanted = {.labels = {"99"}}}), "");
-  EXPECT_THAT(failure(), testing::EndsWith("; the answer is incomplete: store-1: timeout"));
+  EXPECT_EQ(Read()["warnings"], json({"store-1: timeout"}));
+  EXPECT_EQ(Text({.wanted = {{"nccl_job", "99"}}}), "");
+  EXPECT_THAT(failure_, testing::EndsWith("; the answer is incomplete: store-1: timeout"));
   AddJob({{"nccl_job", "4712"}, {"uid", "1000"}}, 16);
   EXPECT_TRUE(Text().starts_with("answer is incomplete: store-1: timeout\nJOB "));
-  EXPECT_EQ(nlohmann::json::parse(Text({.is_json = true}))["warnings"].size(), 1u);
+  EXPECT_EQ(Read()["warnings"].size(), 1u);
 }
 
 TEST_F(JobCommandTest, WithoutRulesNothingIsSaidToBeWell) {
-  Forget("comm:nccl_progress:changes{");
-  const std::string text = Text();
-  EXPECT_THAT(text, HasSubstr("\nNo rank is named.\nHangs and late ranks are not known: the rules "
-                              "have no series of this"));
-  EXPECT_THAT(text, HasSubstr("101    -  not known\n"));
-  EXPECT_EQ(nlohmann::json::parse(Text({.is_json = true}))["judged"], false);
-  Forget("count(comm:nccl_progress:changes)");
-  EXPECT_EQ(Text(), "");
-  EXPECT_EQ(failure(),
-            "the recording rules of nccl-exporter are not loaded (there is no "
-            "comm:nccl_progress:changes), so hangs and late ranks are not known: see "
-            "deploy/prometheus");
+  answers_.erase(kRulesTime);
+  answers_.erase(kRecorded);
+  EXPECT_THAT(Text({}, 0),
+              HasSubstr("\nThe rules have no series of this job, so no alert can fire: "
+                        "they are not loaded (deploy/prometheus)"));
+  EXPECT_TRUE(Read()["rules_evaluated"].is_null());
 }
 
-// Prometheus has the last values of rules for five minutes.
-TEST_F(JobCommandTest, RulesThatAreNoLongerEvaluatedSaySo) {
-  SetRulesAge(20);
-  EXPECT_THAT(Text(), Not(HasSubstr("last evaluated")));
-  SetRulesAge(240);
-  EXPECT_THAT(Text(), HasSubstr("The rules were last evaluated 4 min ago: hangs and late ranks"));
+TEST_F(JobCommandTest, SeveralJobsAreListed) {
+  AddJob({{"nccl_job", "4711"},
+          {"slurm_job_name", "eval"},
+          {"uid", "1000"},
+          {"namespace", "research"}},
+         2);
+  AddJob({{"nccl_job", "4712"}, {"uid", "1001"}}, 16);
+  EXPECT_EQ(Text(),
+            "JOB   NAME          NAMESPACE  CLUSTER  USER  PROCESSES\n"
+            "4712                                    1001         16\n"
+            "4711  eval, llm-7b  research            1000         10\n"
+            "Choose one with --job, --namespace, --cluster and --uid. An empty value is a "
+            "job\n"
+            "without it.\n");
+  EXPECT_EQ(Read()["jobs"][1]["slurm_job_names"], json({"eval", "llm-7b"}));
 }
 
-// The server did not find in the second query what it had found in the first.
-TEST_F(JobCommandTest, AJobWithoutRanksHasNotEnded) {
-  Forget("(nccl_rank_info{c");
-  EXPECT_THAT(Text(), HasSubstr("\nNo rank is reported.\nHangs and late ranks are not known: "));
-}
-
-TEST_F(JobCommandTest, WithoutTimesLateRanksAreNotKnown) {
-  Forget("process:nccl_busy_seconds:rate{");
-  EXPECT_THAT(Text(), HasSubstr("Late ranks are not known: no time in kernels was measured"));
-}
-
-// Regression: it said that nothing was lost to waiting.
-TEST_F(JobCommandTest, AJobWithoutGpuTimesIsNotJudgedAndSaysHowItWouldBe) {
-  Forget("process:nccl_busy_seconds:rate{");
-  Add("job:nccl_ranks_untimed:count", {}, 8);
-  Add("(nccl_rank_info{timing_source=~\"none|proxy\"", {{"timing_reason", "cpus_low"}});
-  Add("(nccl_rank_info{timing_source=~\"none|proxy\"", {{"timing_reason", "allgatherv_enabled"}});
-  const std::string text = Text();
-  EXPECT_THAT(text, HasSubstr("8 processes on 2 nodes in 1 communicator. Lost to waiting: not "
-                              "known.\n"));
-  EXPECT_THAT(text, HasSubstr("Late ranks cannot be seen: no GPU times (allgatherv_enabled, "
-                              "cpus_low). Give\neach rank at least two CPUs. Set "
-                              "NCCL_ALLGATHERV_ENABLE=0 in the job.\n"));
-  EXPECT_THAT(text, Not(HasSubstr("0.0 GPUs")));
-  const auto json = nlohmann::json::parse(Text({.is_json = true}));
-  EXPECT_TRUE(json["waiting_gpus"].is_null());
-  EXPECT_EQ(json["untimed_reasons"].size(), 2u);
-}
-
-TEST_F(JobCommandTest, RanksThatAreNotReportedAreNotKnown) {
-  Forget("max by (comm) (nccl_communicator_ranks{");
-  Add("max by (comm) (nccl_communicator_ranks{", {{"comm", kWorld}}, 12);
-  const std::string text = Text();
-  EXPECT_THAT(text, HasSubstr("1 communicator has ranks that are not reported: nothing is known of "
-                              "those.\n"));
-  EXPECT_THAT(text, HasSubstr("world          8/12 "));
-}
-
-TEST_F(JobCommandTest, AlertsOfTheTargetsOfTheJobAreItsOwn) {
-  const auto fire = [&](const std::string& instance, const std::string& uid) {
-    Add("ALERTS{alertstate=\"firing\",alertname=~\"NCCLExporter(",
-        {{"alertname", "NCCLExporterSeriesDropped"}, {"instance", instance}, {"uid", uid}});
+TEST_F(JobCommandTest, AJobIsChosenByAllGivenLabels) {
+  AddJob({{"nccl_job", "4711"}, {"uid", "1001"}, {"cluster", "b"}}, 16);
+  const auto processes = [&](const SampleLabels& wanted) {
+    const std::string text = Text({.wanted = wanted, .is_json = true});
+    return text.empty() ? json(failure_) : json::parse(text)["job"]["processes"];
   };
-  fire("node-9:9828", "");
-  fire("node-1:9828", "1001");
-  EXPECT_THAT(Text(), HasSubstr("No alert fires.\n"));
-  fire("node-1:9828", "");
-  EXPECT_THAT(Text(), HasSubstr("1 alert fires:\nNCCLExporterSeriesDropped: node-1:9828\n"));
+  EXPECT_EQ(processes({{"uid", "1001"}}), 16);
+  EXPECT_EQ(processes({{"nccl_job", "4711"}, {"cluster", ""}}), 8);
+  EXPECT_EQ(processes({{"nccl_job", "4711"}, {"namespace", ""}}), 16);
+  EXPECT_EQ(
+      processes({{"nccl_job", "4712"}, {"uid", "1000"}}),
+      json("no job has nccl_job='4712', uid='1000'; there are job 4711 (llm-7b) of user 1000 in "
+           "namespace research; job 4711 of user 1001 in cluster b"));
 }
 
-TEST_F(JobCommandTest, TextsOfOtherProcessesAreSafeOnATerminal) {
-  AddCommunicator("1111111111111111", "a\x1b[2J", {0, 1}, 0);
-  Fire("NCCLHangCulprit", "critical", {{"rank", "\x1b[31m"}, {"hostname", "b\nc"}});
-  const std::string text = Text();
-  EXPECT_THAT(text, HasSubstr("NCCLHangCulprit: rank ?[31m on b?c"));
-  EXPECT_THAT(text, HasSubstr("a?[2J"));
-  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+TEST_F(JobCommandTest, WithoutAnAnswerItSaysWhy) {
+  answers_.clear();
+  EXPECT_EQ(Text(), "");
+  EXPECT_EQ(failure_, "there is no nccl_rank_info: no daemon is scraped, or no job runs");
+  fault_ = "cannot reach http://localhost:9090: Connection refused";
+  EXPECT_EQ(Text(), "");
+  EXPECT_EQ(failure_, fault_);
 }
 
 }  // namespace

@@ -9,25 +9,21 @@
 #include <string>
 #include <vector>
 
-#include "exporter/cli/job/job_list.h"
-#include "exporter/cli/job/job_state.h"
+#include "exporter/cli/job/job.h"
+#include "exporter/cli/job/job_report.h"
 
 namespace nccl_exporter::exporter {
-
-struct JobView {
-  size_t columns = 80;  // 0: no limit
-  bool has_colours = false;
-};
 
 using Warnings = std::vector<std::string>;
 
 // "answer is incomplete: store-1: timeout; store-2: timeout". Empty without warnings.
 std::string WarningText(const Warnings& warnings);
 
-std::string JobScreen(const JobState& state, const Warnings& warnings, const JobView& view);
-std::string JobJson(const JobState& state, const Warnings& warnings);
+// `columns` of 0: no limit.
+std::string JobScreen(const JobReport& report, const Warnings& warnings, size_t columns);
+std::string JobsScreen(const std::vector<Job>& jobs, const Warnings& warnings, size_t columns);
 
-std::string JobsScreen(const std::vector<Job>& jobs, const Warnings& warnings, const JobView& view);
+std::string JobJson(const JobReport& report, const Warnings& warnings);
 std::string JobsJson(const std::vector<Job>& jobs, const Warnings& warnings);
 
 }  // namespace nccl_exporter::exporter

@@ -67,10 +67,10 @@ Sample SampleOf(const Json& one) {
 }
 
 // Throws if `answer` is not as the API has it.
-std::vector<Sample> Vector(const Json& answer) {
+Samples Vector(const Json& answer) {
   const Json& data = answer.at("data");
   if (data.at("resultType") != "vector") throw std::invalid_argument("it is no vector");
-  std::vector<Sample> samples;
+  Samples samples;
   for (const Json& one : data.at("result")) samples.push_back(SampleOf(one));
   std::ranges::stable_sort(samples, {}, &Sample::labels);
   return samples;
@@ -108,15 +108,6 @@ std::string Quoted(std::string_view text) {
   return quoted + '"';
 }
 
-std::string Literal(std::string_view text) {
-  std::string literal;
-  for (const char c : text) {
-    if (std::string_view("\\.+*?()|[]{}^$").find(c) != std::string_view::npos) literal += '\\';
-    literal += c;
-  }
-  return literal;
-}
-
 QueryAnswer SamplesIn(const PlainAnswer& answer, const std::string& where) {
   QueryAnswer result;
   result.fault = FaultOf(answer, where);
@@ -145,18 +136,16 @@ QueryAnswer SamplesIn(const PlainAnswer& answer, const std::string& where) {
   return result;
 }
 
-AskPrometheus PrometheusAt(PrometheusAddress address, HttpConfig config) {
+AskPrometheus PrometheusAt(HttpAddress address, HttpConfig config) {
   return [address = std::move(address), config = std::move(config)](const std::string& query) {
-    PlainRequest request{.host = address.host,
-                         .port = address.port,
-                         .path = address.prefix + "/api/v1/query?query=" + Escaped(query),
-                         .patience = kQueryPatience,
-                         .most_bytes = kMostQueryBytes,
-                         .host_field = address.HostField()};
-    request.fields = config.fields;
-    if (!config.authorization.empty())
-      request.fields += "Authorization: " + config.authorization + "\r\n";
-    if (address.is_tls) request.tls = &config.tls;
+    const PlainRequest request{.host = address.host,
+                               .port = address.port,
+                               .path = address.prefix + "/api/v1/query?query=" + Escaped(query),
+                               .patience = kQueryPatience,
+                               .most_bytes = kMostQueryBytes,
+                               .host_field = address.HostField(),
+                               .fields = config.fields,
+                               .tls = address.is_tls ? &config.tls : nullptr};
     return SamplesIn(PlainGet(request), address.Text());
   };
 }
