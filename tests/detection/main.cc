@@ -126,6 +126,7 @@ class Benchmark {
                        {"alerts", AlertsJson(played.alerts)},
                        {"parity",
                         {{"evaluations", played.parity.evaluations},
+                         {"differing", played.parity.differing},
                          {"differences", played.parity.differences}}},
                        {"screens", ScreensJson(played.screens)}});
     printf("%-40s seed %d: %s\n", scenario.name.c_str(), seed, result.c_str());
@@ -133,7 +134,7 @@ class Benchmark {
     for (const std::string& difference : played.parity.differences)
       printf("    parity: %s\n", difference.c_str());
     evaluations_ += played.parity.evaluations;
-    differing_ += played.parity.differences.size();
+    differing_ += played.parity.differing;
     fflush(stdout);
   }
 
@@ -185,8 +186,8 @@ class Benchmark {
   Scoreboard scoreboard_;
   nlohmann::json played_ = nlohmann::json::array();
   int failed_ = 0;
-  int void_ = 0;    // runs without an attempt that counts
-  int voided_ = 0;  // attempts
+  int void_ = 0;            // runs without an attempt that counts
+  int voided_ = 0;          // attempts
   size_t evaluations_ = 0;  // in which rules and judge are compared, and in which they differ
   size_t differing_ = 0;
   int voided_with_complaints_ = 0;

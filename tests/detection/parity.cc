@@ -90,6 +90,7 @@ struct ParityRecord::Judge {
   exporter::NodeJudge judge;
   exporter::SeriesMemory memory;
   int64_t steps = 0;
+  int64_t begin_ns = 0;  // CLOCK_MONOTONIC
 
   explicit Judge(double time_scale)
       : thresholds(exporter::Thresholds().Scaled(time_scale)),
@@ -120,9 +121,11 @@ double ParityRecord::step_seconds() const {
 
 void ParityRecord::Take(std::shared_ptr<const collector::NodeSnapshot> node) {
   // Times are even, so that the rates of both are over the same seconds.
-  constexpr int64_t kBegin = 1'000'000'000'000;
+  if (judge_->steps == 0)
+    judge_->begin_ns =
+        std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
   const int64_t monotonic_ns =
-      kBegin + judge_->steps * judge_->thresholds.interval.count() / kStepsPerEvaluation;
+      judge_->begin_ns + judge_->steps * judge_->thresholds.interval.count() / kStepsPerEvaluation;
   const auto book = judge_->ledger.Enter(
       node, {.monotonic_ns = monotonic_ns, .realtime_ns = node->taken_realtime_ns});
   judge_->judge.Record(*book, monotonic_ns);
@@ -132,11 +135,16 @@ void ParityRecord::Take(std::shared_ptr<const collector::NodeSnapshot> node) {
   AddSnapshotFamilies(book, kMostSeries, judge_->memory, exposition, exporter::Collect::kAlerts);
   std::string text;
   exporter::TextEncoder().Encode(exposition, text);
+  if (named_.empty()) begin_realtime_s_ = static_cast<double>(node->taken_realtime_ns) / 1e9;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     if (line.empty() || line.front() == '#') continue;
     const size_t space = line.rfind(' ');
-    series_[OfTarget(line.substr(0, space))][named_.size()] = line.substr(space + 1);
+    std::string value = line.substr(space + 1);
+    // promtool's clock begins at 0.
+    if (line.substr(0, line.find('{')).ends_with("_timestamp_seconds"))
+      value = std::to_string(std::stod(value) - begin_realtime_s_);
+    series_[OfTarget(line.substr(0, space))][named_.size()] = std::move(value);
   }
   series_[OfTarget("up")][named_.size()] = "1";
   named_.push_back(judge_->Named(*node));
@@ -170,14 +178,22 @@ ParityResult ParityRecord::Compare(const std::string& rules, const std::string& 
   const exporter::Finished promtool = exporter::RunToEnd({"promtool", "test", "rules", file});
   static const std::regex kDifference(
       R"rx(expr: (.*), time: (\S+),\s*\n\s*exp: ?([^\n]*)\n\s*got: ?([^\n]*))rx");
-  ParityResult result{.evaluations = named_.size(), .differences = {}};
+  ParityResult result{.evaluations = named_.size()};
+  std::map<std::string, std::pair<size_t, std::string>> ways;  // count, and when first
   const std::string& output = promtool.output;
   for (std::sregex_iterator found(output.begin(), output.end(), kDifference), end; found != end;
        ++found) {
     const bool is_late = (*found)[1].str().find("Straggler") != std::string::npos;
-    result.differences.push_back((*found)[2].str() + (is_late ? " late" : " hang") +
-                                 ": rules name " + TextOf(NamedIn((*found)[4])) +
-                                 ", the judge names " + TextOf(NamedIn((*found)[3])));
+    ++result.differing;
+    ++ways.try_emplace(std::string(is_late ? "late" : "hang") + ": rules name " +
+                           TextOf(NamedIn((*found)[4])) + ", the judge names " +
+                           TextOf(NamedIn((*found)[3])),
+                       0, (*found)[2])
+          .first->second.first;
+  }
+  for (const auto& [way, evaluations] : ways) {
+    result.differences.push_back(way + ": " + std::to_string(evaluations.first) +
+                                 " evaluations, the first at " + evaluations.second);
   }
   if (promtool.exit_code != 0 && result.differences.empty())
     throw std::runtime_error("promtool: " + output.substr(0, 2000));

@@ -27,9 +27,11 @@ inline constexpr size_t kNamedForCount = static_cast<size_t>(NamedFor::kCount);
 using NamedProcesses = std::set<std::pair<std::string, std::string>>;
 
 struct ParityResult {
-  size_t evaluations = 0;  // compared, of each NamedFor
-  // One line for each evaluation that differs: when, whom the rules name, whom the judge names.
-  std::vector<std::string> differences;
+  size_t evaluations = 0;
+  size_t differing = 0;  // an evaluation counts once for each NamedFor
+  // One line for each way in which they differ: whom the rules name, whom the judge names, in how
+  // many evaluations, and when first.
+  std::vector<std::string> differences = {};
 };
 
 // The alert series and the judgement of one book after the other. For one thread at a time.
@@ -55,6 +57,7 @@ class ParityRecord {
   // Values by series and evaluation, as text.
   std::map<std::string, std::map<size_t, std::string>> series_;
   std::vector<std::array<NamedProcesses, kNamedForCount>> named_;  // by evaluation
+  double begin_realtime_s_ = 0;
 };
 
 // A ParityRecord of a directory of segments, taken by a thread of its own until Stop().
