@@ -102,7 +102,10 @@ struct ParityRecord::Judge {
     for (const exporter::Finding& finding : judge.Judge(node).findings) {
       if (finding.severity == exporter::Severity::kInfo) continue;
       const bool is_late = finding.kind == exporter::FindingKind::kLateRank;
-      if (!is_late && finding.kind != exporter::FindingKind::kHangCulprit) continue;
+      // A wait that is no hang yet is shown, and no alert.
+      const bool is_hang = finding.kind == exporter::FindingKind::kHangCulprit &&
+                           finding.headline.find(" hangs since ") != std::string::npos;
+      if (!is_late && !is_hang) continue;
       for (const exporter::FoundRank& culprit : finding.culprits) {
         named[static_cast<size_t>(is_late ? NamedFor::kLate : NamedFor::kHang)].emplace(
             std::to_string(culprit.pid), std::to_string(culprit.gpu_index));
@@ -119,7 +122,8 @@ double ParityRecord::step_seconds() const {
   return exporter::Seconds(judge_->thresholds.interval) / kStepsPerEvaluation;
 }
 
-void ParityRecord::Take(std::shared_ptr<const collector::NodeSnapshot> node) {
+void ParityRecord::Take(std::shared_ptr<const collector::NodeSnapshot> node, int64_t step) {
+  if (step != judge_->steps) return;
   // Times are even, so that the rates of both are over the same seconds.
   if (judge_->steps == 0)
     judge_->begin_ns =
@@ -216,9 +220,10 @@ void ParityWatch::Run(const std::stop_token& stop, const std::string& segment_di
   collector.Start();
   const auto step = std::chrono::duration_cast<Clock::duration>(
       std::chrono::duration<double>(record_.step_seconds()));
-  for (Clock::time_point next = Clock::now(); !stop.stop_requested(); next += step) {
+  const Clock::time_point start = Clock::now();
+  for (Clock::time_point next = start; !stop.stop_requested(); next += step) {
     std::this_thread::sleep_until(next);
-    record_.Take(collector.Snapshot());
+    record_.Take(collector.Snapshot(), (Clock::now() - start) / step);
   }
 }
 

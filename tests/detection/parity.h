@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <set>
@@ -42,8 +43,9 @@ class ParityRecord {
   ~ParityRecord();
 
   // Takes the books of one node, at the times 0, 1, 2 ... of steps of the judge. Every
-  // kStepsPerEvaluation-th is evaluated.
-  void Take(std::shared_ptr<const collector::NodeSnapshot> node);
+  // kStepsPerEvaluation-th is evaluated. If a step is passed over, the machine was too busy, and
+  // nothing after it is compared.
+  void Take(std::shared_ptr<const collector::NodeSnapshot> node, int64_t step);
   static constexpr int kStepsPerEvaluation = 3;
   double step_seconds() const;
 

@@ -30,7 +30,8 @@ void Play(ParityRecord& record) {
   LateJob job(8);
   job.Make(kTp, "tp", {0, 1, 2, 3, 4, 5, 6, 7});
   for (int seconds = 0; seconds < 960; seconds += LateJob::kStepSeconds) {
-    record.Take(std::make_shared<collector::NodeSnapshot>(job.node()));
+    record.Take(std::make_shared<collector::NodeSnapshot>(job.node()),
+                seconds / LateJob::kStepSeconds);
     const bool is_late = seconds >= 420 && seconds < 660;
     for (size_t i = 0; i < 8; ++i) job.Busy(i, kTp, is_late && i == 5 ? 0.14 : 0.2);
     job.node().taken_realtime_ns += LateJob::kStepSeconds * LateJob::kSecondNs;
