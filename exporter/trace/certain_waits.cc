@@ -12,16 +12,10 @@ namespace {
 
 // The member that probably entered last. Only this one is judged.
 size_t ProbablyLast(const ClockAlignment& alignment, const Meeting& meeting) {
-  size_t last = 0;
-  int64_t latest_ns = INT64_MIN;
-  for (size_t i = 0; i < meeting.members.size(); ++i) {
-    const Participation& member = meeting.members[i];
-    const int64_t start_ns = member.start_ns + alignment.OffsetAt(member.clock, member.start_ns);
-    if (start_ns <= latest_ns) continue;
-    latest_ns = start_ns;
-    last = i;
-  }
-  return last;
+  const auto last = std::ranges::max_element(meeting.members, {}, [&](const auto& member) {
+    return member.start_ns + alignment.OffsetAt(member.clock, member.start_ns);
+  });
+  return static_cast<size_t>(last - meeting.members.begin());
 }
 
 // `bounds` are against some axis, which may be the clock of the last one.
@@ -29,17 +23,16 @@ std::optional<CertainWait> Judge(const Meeting& meeting, size_t number, size_t l
                                  const ClockBounds& bounds) {
   CertainWait wait{.meeting = number, .last = last, .waits_ns = {}};
   const Participation& latest = meeting.members[last];
-  const OffsetBounds of_last = bounds.At(latest.clock, latest.start_ns);
+  const OffsetBounds of_last = bounds[latest.clock].At(latest.start_ns);
   if (!of_last.is_known()) return std::nullopt;
-  for (size_t i = 0; i < meeting.members.size(); ++i) {
-    const Participation& member = meeting.members[i];
-    if (i == last) {
+  for (const Participation& member : meeting.members) {
+    if (&member == &latest) {
       wait.waits_ns.push_back({.least_ns = 0, .most_ns = 0});
       continue;
     }
     // Two ranks may share a GPU: its clock has no uncertainty but for its ticks.
     const bool is_same = member.clock == latest.clock;
-    const OffsetBounds of_member = bounds.At(member.clock, member.start_ns);
+    const OffsetBounds of_member = bounds[member.clock].At(member.start_ns);
     if (!of_member.is_known()) return std::nullopt;
     const int64_t apart_ns = latest.start_ns - member.start_ns;
     const OffsetBounds waited{
@@ -70,8 +63,8 @@ std::vector<CertainWait> CertainWaits(const ClockAlignment& alignment) {
     const auto& [clock, candidates] = most_first[i];
     const ClockBounds bounds = i < kMostAxes ? alignment.Against(clock) : alignment.Bounds();
     for (const auto& [number, last] : candidates) {
-      auto wait = Judge(alignment.meetings()[number], number, last, bounds);
-      if (wait) waits.push_back(std::move(*wait));
+      if (auto wait = Judge(alignment.meetings()[number], number, last, bounds))
+        waits.push_back(std::move(*wait));
     }
   }
   std::ranges::sort(waits, {}, &CertainWait::meeting);

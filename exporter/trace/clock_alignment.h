@@ -3,14 +3,14 @@
 // axis, with bounds that are proven. Two facts of operations prove them:
 //
 // - On a node, a kernel starts after its call and its end is delivered after it happened.
-// - On all nodes, no rank leaves a collective before every rank has entered it. So each collective
-//   k has a moment M: start_i(k) <= M <= stop_j(k) for all ranks i and j.
+// - On all nodes, no rank leaves a collective before every rank has entered it.
 //
-// These are difference constraints between the clocks: the closest bounds are shortest paths. Each
-// clock has a vertex for each window of time (kLeastWindowNs), and each collective has one. Clocks
-// drift, so a bound becomes wider with the time from its event to the middle of its window, and
-// from window to window. One clock is the axis: its offset is 0 all the time, and the others are
-// bounded against it.
+// So each of them has a moment M, which some clocks enter before and some leave after:
+// enter_i <= M <= leave_j for all i and j. These are difference constraints between the clocks: the
+// closest bounds are shortest paths. Each clock has a vertex for each window of time
+// (kLeastWindowNs), and each meeting has one. Clocks drift, so a bound becomes wider with the time
+// from its event to the middle of its window, and from window to window. One clock is the axis: its
+// offset is 0 all the time, and the others are bounded against it.
 //
 // The rate of the drift is at most kMostDrift. In a trace of at most kSteadyNs it is also taken to
 // be nearly constant (kRateChange): then the bounds of an early and of a late window bound it, and
@@ -24,113 +24,97 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <map>
+#include <optional>
 #include <vector>
 
-#include "collector/trace/node_trace.h"
 #include "exporter/trace/clock_bounds.h"
+#include "exporter/trace/trace_place.h"
 
 namespace nccl_exporter::exporter {
 
 // The steps in which a GPU's clock may tick: 1024 ns on some (A100).
 inline constexpr int64_t kGpuTickNs = 1024;
 
-// What one member of a collective did, by its own clock.
+// What one member of a meeting did, by its own clock.
 struct Participation {
   size_t clock = 0;
-  int64_t start_ns = 0;
-  int64_t stop_ns = 0;
-  // Where it came from: node, process, communicator and operation of the trace.
-  uint32_t node = 0, process = 0, communicator = 0;
+  int64_t start_ns = -collector::kMostTraceNs;  // it entered then or later; the limit: not known
+  int64_t stop_ns = collector::kMostTraceNs;    // it left before; the limit: not known
+  // Where it came from: communicator and operation of the trace.
+  TracePlace place = {};
   size_t operation = 0;
   uint64_t rank = 0;
 };
 
-// A collective that waits for all, on the ranks whose times the trace has: at least two.
+// A collective that waits for all, on the ranks whose times the trace has, at least two; or the
+// call or the delivery of an operation.
 struct Meeting {
-  size_t group = 0;  // communicator: meetings of one group are left out together
+  size_t group = 0;  // GPU or communicator: meetings of one group are left out together
   std::vector<Participation> members;
 };
 
 class ClockAlignment {
  public:
   // `nodes` outlive this object. The axis is CLOCK_MONOTONIC of the first node. Throws nothing.
-  explicit ClockAlignment(const std::vector<collector::NodeTrace>& nodes);
+  explicit ClockAlignment(const TracedNodes& nodes);
 
   // Of the CPU of a node, and of the kernel times of a communicator.
   size_t CpuClockOf(size_t node) const { return node; }
-  size_t KernelClockOf(size_t node, size_t process, size_t communicator) const {
-    return kernel_clocks_[node][process][communicator];
-  }
+  size_t KernelClockOf(const TracePlace& place) const { return kernel_clocks_.at(place); }
 
   // Against the axis. A clock that nothing binds to it has its own estimate: a node its
-  // CLOCK_REALTIME, a GPU its fastest delivery. Then IsBound() is false.
-  OffsetBounds At(size_t clock, int64_t time_ns) const { return bounds_.At(clock, time_ns); }
+  // CLOCK_REALTIME, a GPU its deliveries. Then IsBound() is false.
+  OffsetBounds At(size_t clock, int64_t time_ns) const { return bounds_[clock].At(time_ns); }
   int64_t OffsetAt(size_t clock, int64_t time_ns) const;
-  bool IsBound(size_t clock, int64_t time_ns) const;
+  bool IsBound(size_t clock, int64_t time_ns) const { return At(clock, time_ns).is_known(); }
   // Clocks of one island are bound to each other; the first node's is 0.
   size_t IslandOf(size_t clock) const { return islands_[clock]; }
   size_t clocks() const { return clocks_.size(); }
 
-  const std::vector<collector::NodeTrace>& nodes() const { return nodes_; }
+  const TracedNodes& nodes() const { return nodes_; }
 
   // The same of all clocks; where nothing binds a clock, not known.
   const ClockBounds& Bounds() const { return bounds_; }
   // Bounds of all clocks against `axis`, one of them: closer than those by way of another axis.
   ClockBounds Against(size_t axis) const;
 
+  // Of collectives.
   const std::vector<Meeting>& meetings() const { return meetings_; }
   bool IsLeftOut(const Meeting& meeting) const { return group_is_left_out_[meeting.group]; }
   // Communicators and GPUs that were left out, since they contradict the others.
-  size_t contradictions() const { return contradictions_; }
+  size_t contradictions() const;
 
  private:
-  // What happened at `earlier_ns` of one clock was not after what happened at `later_ns` of the
-  // other.
-  struct Order {
-    size_t earlier_clock, later_clock;
-    int64_t earlier_ns, later_ns;
-  };
   struct Clock {
     size_t node = 0;
-    bool is_cpu = false;
     int64_t least_ns = collector::kMostTraceNs, most_ns = -collector::kMostTraceNs;  // of times
     int64_t usual_delivery_ns = 0;  // median of delivered minus stop; 0: of a CPU
-    int64_t fastest_delivery_ns = collector::kMostTraceNs;  // the least
-    bool is_left_out = false;
-  };
-  // What brought a contradiction: a group, or a clock.
-  struct Culprit {
-    enum class Kind : uint8_t { kNone, kGroup, kClock } kind = Kind::kNone;
-    size_t number = 0;
+
+    void Include(int64_t from_ns, int64_t to_ns);
   };
 
+  bool IsCpu(size_t clock) const { return clock < nodes_.size(); }
   void NumberClocks();
   void GatherOrders();
   void GatherMeetings();
-  void AddOrders(size_t gpu, size_t cpu, const collector::NodeTrace& node,
-                 const std::vector<const collector::TracedCommunicator*>& communicators);
   bool IsPlausible(const collector::TracedOperation& operation, size_t clock) const;
   ClockBounds Unbounded() const;
-  static void Fix(ClockBounds& bounds, size_t clock, int64_t offset_ns);
-  // Tightens until nothing changes, or kMostPasses.
-  Culprit Tighten(ClockBounds& bounds) const;
+  // Tightens until nothing changes, or kMostPasses. Returns the group that brings a contradiction.
+  std::optional<size_t> Tighten(ClockBounds& bounds) const;
   // False if the bounds contradict each other.
-  static bool Apply(const Order& order, ClockBounds& bounds, bool& changes);
   static bool Apply(const Meeting& meeting, ClockBounds& bounds, bool& changes);
   void Refine(ClockBounds& bounds) const;
-  void LeaveOut(const Culprit& culprit);
   void Solve();
 
-  const std::vector<collector::NodeTrace>& nodes_;
+  const TracedNodes& nodes_;
   std::vector<Clock> clocks_;  // CPUs first, in the order of the nodes
-  std::vector<std::vector<std::vector<size_t>>> kernel_clocks_;
-  std::vector<Order> orders_;
+  std::map<TracePlace, size_t> kernel_clocks_;
+  std::vector<Meeting> orders_;  // calls and deliveries; the group is the GPU's clock
   std::vector<Meeting> meetings_;
   std::vector<bool> group_is_left_out_;
   std::vector<size_t> islands_;
   ClockBounds bounds_;
-  size_t contradictions_ = 0;
 };
 
 }  // namespace nccl_exporter::exporter

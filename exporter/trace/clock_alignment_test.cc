@@ -87,8 +87,8 @@ TEST(ClockAlignmentTest, WithoutCollectivesInCommonANodeKeepsItsOwnClock) {
   const ClockAlignment alignment(job.nodes);
   EXPECT_EQ(alignment.OffsetAt(1, job.nodes[1].begin_ns), 12345);
   EXPECT_NE(alignment.IslandOf(1), alignment.IslandOf(0));
-  EXPECT_EQ(alignment.IslandOf(alignment.KernelClockOf(1, 0, 0)), alignment.IslandOf(1));
-  EXPECT_EQ(alignment.IslandOf(alignment.KernelClockOf(0, 1, 0)), alignment.IslandOf(0));
+  EXPECT_EQ(alignment.IslandOf(alignment.KernelClockOf({1, 0, 0})), alignment.IslandOf(1));
+  EXPECT_EQ(alignment.IslandOf(alignment.KernelClockOf({0, 1, 0})), alignment.IslandOf(0));
 }
 
 TEST(ClockAlignmentTest, AnotherJobWithTheSameNamesIsLeftOut) {

@@ -3,8 +3,10 @@
 // wider with the time from the middle of a window, as the clocks drift. Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <vector>
 
 #include "collector/trace/node_trace.h"
@@ -36,39 +38,43 @@ struct OffsetBounds {
   int64_t Uncertainty() const { return (most_ns - least_ns + 1) / 2; }
 };
 
-// Bounds of all clocks against one of them, by window. Not thread-safe.
-class ClockBounds {
- public:
-  // At the clock's own time.
-  OffsetBounds At(size_t clock, int64_t time_ns) const;
+inline int64_t Clamped(int64_t ns) {
+  return std::clamp(ns, -collector::kMostTraceNs, collector::kMostTraceNs);
+}
+inline bool IsKnown(int64_t bound_ns) { return std::abs(bound_ns) < collector::kMostTraceNs; }
+
+// Bounds of one clock. Times are its own.
+struct ClockWindows {
+  int64_t origin_ns = 0;
+  int64_t length_ns = kLeastWindowNs;
+  // How fast the offset grows, at least and at most.
+  double least_rate = -kMostDrift;
+  double most_rate = kMostDrift;
+  std::vector<OffsetBounds> bounds;  // in the middle of each window
+
+  OffsetBounds At(int64_t time_ns) const;
+  // The offset is this all the time.
+  void Fix(int64_t offset_ns);
+  // Takes over bounds of a moment. Whether anything changed.
+  bool LowerMost(int64_t most_ns, int64_t time_ns);
+  bool RaiseLeast(int64_t least_ns, int64_t time_ns);
+  // False if the bounds contradict each other.
+  bool IsSoundAt(int64_t time_ns) const;
+  // Carries bounds from window to window, both ways. False if they contradict each other.
+  bool Drift(bool& changes);
+  // Bounds the rates by pairs of windows. False if these contradict each other.
+  bool BoundRate();
 
  private:
-  friend class ClockAlignment;
-  struct Windows {
-    int64_t origin_ns = 0;
-    int64_t length_ns = kLeastWindowNs;
-    // How fast the offset grows, at least and at most.
-    double least_rate = -kMostDrift;
-    double most_rate = kMostDrift;
-    std::vector<OffsetBounds> bounds;  // in the middle of each window
-
-    size_t IndexOf(int64_t time_ns) const;
-    // What the bounds of a moment are `later_ns` later; negative: earlier. Each side for itself.
-    int64_t MostLater(int64_t most_ns, int64_t later_ns) const;
-    int64_t LeastLater(int64_t least_ns, int64_t later_ns) const;
-    OffsetBounds At(int64_t time_ns) const;
-    // Takes over bounds of a moment. Whether anything changed.
-    bool LowerMost(int64_t most_ns, int64_t time_ns);
-    bool RaiseLeast(int64_t least_ns, int64_t time_ns);
-    bool IsSoundAt(int64_t time_ns) const;
-    // From window to window, both ways. False if the bounds contradict each other.
-    bool Drift(bool& changes);
-    void BoundRate();
-    int64_t MiddleOf(size_t index) const {
-      return origin_ns + static_cast<int64_t>(index) * length_ns + length_ns / 2;
-    }
-  };
-  std::vector<Windows> clocks_;
+  size_t IndexOf(int64_t time_ns) const;
+  int64_t MiddleOf(size_t index) const {
+    return origin_ns + static_cast<int64_t>(index) * length_ns + length_ns / 2;
+  }
+  // What the bounds of a moment are `later_ns` later; negative: earlier. Each side for itself.
+  int64_t MostLater(int64_t most_ns, int64_t later_ns) const;
+  int64_t LeastLater(int64_t least_ns, int64_t later_ns) const;
 };
+
+using ClockBounds = std::vector<ClockWindows>;  // by clock, all against one of them
 
 }  // namespace nccl_exporter::exporter

@@ -32,6 +32,7 @@ bool IsOneLine(const std::string& fault) {
 void CheckTimeline(const Timeline& timeline) {
   std::vector<int64_t> latest(timeline.tracks.size(), INT64_MIN);
   for (const TimelineSlice& slice : timeline.slices) {
+    if (slice.kind == SliceKind::kWait) continue;
     Require(slice.track < timeline.tracks.size(), "a slice has a track");
     Require(slice.end_ns >= slice.begin_ns, "a slice does not end before it begins");
     Require(slice.begin_ns >= latest[slice.track], "slices of a track are in order");
@@ -47,7 +48,7 @@ void CheckTimeline(const Timeline& timeline) {
 
 void CheckInput(std::string_view input) {
   std::string fault;
-  const KinetoFile profile(std::string(input), fault);
+  BesideProfile(std::string(input), {}, {}, fault);
   Require(IsOneLine(fault), "a fault of a profile is one line");
   fault.clear();
   const std::vector<collector::NodeTrace> nodes = ReadTraceSection(input, fault);

@@ -4,9 +4,11 @@
 #include "exporter/trace/kineto_file.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
-#include <utility>
+#include <string_view>
 
+#include "exporter/trace/chrome_trace.h"
 #include "exporter/trace/trace_section.h"
 
 namespace nccl_exporter::exporter {
@@ -14,84 +16,57 @@ namespace {
 
 using nlohmann::json;
 
-// What is looked for in a file: the base at the top, and numbers of processes anywhere.
-class FileScan : public nlohmann::json_sax<json> {
- public:
-  bool has_events = false;  // the key at the top, with an array
-  bool is_ours = false;
-  int64_t base_ns = 0;
-  int64_t most_pid = 0;
-
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t value) override { return Number(value); }
-  bool number_unsigned(number_unsigned_t value) override {
-    return Number(static_cast<int64_t>(std::min<uint64_t>(value, INT64_MAX)));
-  }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool start_object(size_t) override { return ++depth_, true; }
-  bool key(string_t& key) override {
-    key_ = std::move(key);
-    is_ours = is_ours || (depth_ == 1 && key_ == kTraceKey);
-    return true;
-  }
-  bool end_object() override { return --depth_, true; }
-  bool start_array(size_t) override {
-    has_events = has_events || (depth_ == 1 && key_ == "traceEvents");
-    return ++depth_, true;
-  }
-  bool end_array() override { return --depth_, true; }
-  bool parse_error(size_t, const std::string&, const json::exception&) override { return false; }
-
- private:
-  bool Number(int64_t value) {
-    if (depth_ == 1 && key_ == "baseTimeNanoseconds") base_ns = value;
-    if (key_ == "pid") most_pid = std::max(most_pid, value);
-    return true;
-  }
-
-  int depth_ = 0;
-  std::string key_;
-};
-
 // Perfetto takes numbers of processes of 32 bits.
 constexpr int64_t kMostPid = INT32_MAX / 2;
 
-}  // namespace
+// What is looked for in a file.
+struct Scan {
+  bool has_events = false;  // the key at the top, with an array
+  bool is_ours = false;
+  // The time of the epoch at which its times begin; 0 in older files, whose times are of the epoch
+  // themselves.
+  int64_t base_ns = 0;
+  int64_t most_pid = 0;  // of processes of the system and GPUs
+};
 
-KinetoFile::KinetoFile(std::string text, std::string& fault) : text_(std::move(text)) {
-  FileScan scan;
-  if (!json::sax_parse(text_, &scan)) {
-    fault = "it is no JSON";
-  } else if (!scan.has_events) {
-    fault = "it has no array traceEvents";
-  } else if (scan.is_ours) {
-    fault = "it is a trace of nccl-exporter already";
-  } else if (scan.most_pid > kMostPid) {
-    fault = "a process in it has a number above " + std::to_string(kMostPid);
-  }
-  if (!fault.empty()) return;
-  base_ns_ = scan.base_ns;
-  first_free_pid_ = scan.most_pid + 1;
-  events_at_ = FindEvents();
-  const size_t first = text_.find_first_not_of(" \t\r\n", events_at_);
-  has_events_ = text_[first] != ']';
+// Throws json::exception.
+Scan ScanOf(const std::string& text) {
+  Scan scan;
+  std::string key;
+  // Keeps nothing.
+  const auto see = [&](int depth, json::parse_event_t event, const json& value) {
+    using Event = json::parse_event_t;
+    if (event == Event::key) {
+      key = value.get<std::string>();
+      scan.is_ours |= depth == 1 && key == kTraceKey;
+    }
+    scan.has_events |= event == Event::array_start && depth == 1 && key == "traceEvents";
+    if (event == Event::value && value.is_number_integer()) {
+      const int64_t number = value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX
+                                 ? INT64_MAX
+                                 : value.get<int64_t>();
+      if (depth == 1 && key == "baseTimeNanoseconds") scan.base_ns = number;
+      if (key == "pid") scan.most_pid = std::max(scan.most_pid, number);
+    }
+    return event == Event::key || event == Event::object_start || event == Event::array_start;
+  };
+  [[maybe_unused]] const json nothing = json::parse(text, see);
+  return scan;
 }
 
-// The text is valid JSON: only strings and brackets have to be followed.
-size_t KinetoFile::FindEvents() const {
+// Just behind the bracket of traceEvents. The text is valid JSON that has it: only strings and
+// brackets have to be followed.
+size_t FindEvents(std::string_view text) {
   int depth = 0;
   std::string_view latest;  // string at the top
-  for (size_t i = 0; i < text_.size(); ++i) {
-    const char c = text_[i];
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
     if (c == '"') {
       const size_t begin = i + 1;
-      for (++i; text_[i] != '"'; ++i) {
-        if (text_[i] == '\\') ++i;
+      for (++i; text[i] != '"'; ++i) {
+        if (text[i] == '\\') ++i;
       }
-      if (depth == 1) latest = std::string_view(text_).substr(begin, i - begin);
+      if (depth == 1) latest = text.substr(begin, i - begin);
     } else if (c == '{' || c == '[') {
       if (c == '[' && depth == 1 && latest == "traceEvents") return i + 1;
       ++depth;
@@ -99,18 +74,37 @@ size_t KinetoFile::FindEvents() const {
       --depth;
     }
   }
-  return std::string::npos;
+  return std::string_view::npos;
 }
 
-std::string KinetoFile::With(std::string_view events, std::string_view key,
-                             std::string_view value) const {
-  const size_t top = text_.find('{') + 1;
-  std::string out;
-  out.reserve(text_.size() + events.size() + value.size() + key.size() + 16);
-  out.append(text_, 0, top).append("\n\"").append(key).append("\":").append(value).append(",");
-  out.append(text_, top, events_at_ - top).append("\n").append(events);
-  if (has_events_ && !events.empty()) out += ',';
-  return out.append(text_, events_at_);
+std::string FaultOf(const std::string& profile, Scan& scan) {
+  try {
+    scan = ScanOf(profile);
+  } catch (const json::exception&) {
+    return "it is no JSON";
+  }
+  if (!scan.has_events) return "it has no array traceEvents";
+  if (scan.is_ours) return "it is a trace of nccl-exporter already";
+  return scan.most_pid <= kMostPid
+             ? ""
+             : "a process in it has a number above " + std::to_string(kMostPid);
+}
+
+}  // namespace
+
+std::string BesideProfile(const std::string& profile, const Timeline& timeline,
+                          const TracedNodes& nodes, std::string& fault) {
+  Scan scan;
+  fault = FaultOf(profile, scan);
+  if (!fault.empty()) return "";
+  const size_t top = profile.find('{') + 1, events_at = FindEvents(profile);
+  const bool has_events = profile[profile.find_first_not_of(" \t\r\n", events_at)] != ']';
+  const std::string events = ChromeEvents(timeline, nodes, scan.base_ns, scan.most_pid + 1);
+  std::string out = profile.substr(0, top);
+  out.append("\n\"").append(kTraceKey).append("\":").append(TraceSection(nodes)).append(",");
+  out.append(profile, top, events_at - top).append("\n").append(events);
+  if (has_events && !events.empty()) out += ',';
+  return out.append(profile, events_at);
 }
 
 }  // namespace nccl_exporter::exporter

@@ -76,7 +76,7 @@ class SimulatedJob {
 
   const TrueClock& Cpu(size_t node) const { return cpus_[node]; }
   const TrueClock& Gpu(const Participation& member) const {
-    return gpus_[member.node * gpus_.size() / nodes.size() + member.process];
+    return gpus_[member.place.node * gpus_.size() / nodes.size() + member.place.process];
   }
 
   std::vector<collector::NodeTrace> nodes;

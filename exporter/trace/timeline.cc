@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -16,23 +17,31 @@ namespace {
 
 using collector::NodeTrace;
 using collector::TracedCommunicator;
-using collector::TracedInFlight;
 using collector::TracedOperation;
 using collector::TracedProcess;
 
-constexpr int64_t kNsPerUs = 1000;
+// A communicator on the way to its tracks.
+struct Drawn {
+  TracePlace place;
+  const TracedCommunicator& communicator;
+  size_t cpu, kernel;  // clocks
+  std::string name;
+};
+
+// Begin and end on the axis, and a place in the list of its kind.
+using Part = std::tuple<int64_t, int64_t, size_t>;
 
 class TimelineMaker {
  public:
-  explicit TimelineMaker(const ClockAlignment& alignment) : alignment_(alignment) {}
+  explicit TimelineMaker(const ClockAlignment& alignment)
+      : alignment_(alignment), nodes_(alignment.nodes()) {}
 
   Timeline Make() {
-    const std::vector<NodeTrace>& nodes = alignment_.nodes();
-    timeline_.ranks = TraceRanks(nodes);
-    for (const auto& [n, p] : ProcessesInOrder(nodes)) {
-      timeline_.processes.push_back(DisplayNameOf(nodes[n], nodes[n].processes[p]));
-      for (uint32_t c = 0; c < nodes[n].processes[p].communicators.size(); ++c)
-        AddCommunicator(n, p, c);
+    timeline_.ranks = TraceRanks(nodes_);
+    for (const auto& [n, p] : ProcessesInOrder()) {
+      const TracedProcess& process = nodes_[n].processes[p];
+      timeline_.processes.push_back(DisplayNameOf(nodes_[n], process));
+      for (uint32_t c = 0; c < process.communicators.size(); ++c) AddCommunicator({n, p, c});
     }
     AddWaits();
     SetBase();
@@ -41,30 +50,24 @@ class TimelineMaker {
 
  private:
   // Places of node and process, by job and global rank.
-  static std::vector<std::pair<uint32_t, uint32_t>> ProcessesInOrder(
-      const std::vector<NodeTrace>& nodes) {
+  std::vector<std::pair<uint32_t, uint32_t>> ProcessesInOrder() const {
     std::vector<std::pair<uint32_t, uint32_t>> order;
-    for (uint32_t n = 0; n < nodes.size(); ++n) {
-      for (uint32_t p = 0; p < nodes[n].processes.size(); ++p) order.emplace_back(n, p);
+    for (uint32_t n = 0; n < nodes_.size(); ++n) {
+      for (uint32_t p = 0; p < nodes_[n].processes.size(); ++p) order.emplace_back(n, p);
     }
     std::ranges::stable_sort(order, {}, [&](const auto& place) {
-      const TracedProcess& process = nodes[place.first].processes[place.second];
+      const TracedProcess& process = nodes_[place.first].processes[place.second];
       return std::tuple(process.job, process.name_space,
                         GlobalRankOf(process).value_or(std::numeric_limits<uint64_t>::max()));
     });
     return order;
   }
-  const TracedCommunicator& CommunicatorOf(uint32_t n, uint32_t p, uint32_t c) const {
-    return alignment_.nodes()[n].processes[p].communicators[c];
-  }
   int64_t RealtimeOf(size_t clock, int64_t time_ns) const {
-    return time_ns + alignment_.OffsetAt(clock, time_ns) +
-           alignment_.nodes().front().realtime_offset_ns;
+    return time_ns + alignment_.OffsetAt(clock, time_ns) + nodes_.front().realtime_offset_ns;
   }
   std::optional<int64_t> UncertaintyOf(size_t clock, int64_t time_ns) const {
     const OffsetBounds bounds = alignment_.At(clock, time_ns);
-    if (!bounds.is_known()) return std::nullopt;
-    return bounds.Uncertainty();
+    return bounds.is_known() ? std::optional(bounds.Uncertainty()) : std::nullopt;
   }
   size_t AddTrack(std::string name, bool is_counter = false) {
     timeline_.tracks.push_back({.process = timeline_.processes.size() - 1,
@@ -72,296 +75,206 @@ class TimelineMaker {
                                 .is_counter = is_counter});
     return timeline_.tracks.size() - 1;
   }
-
-  void AddCommunicator(uint32_t n, uint32_t p, uint32_t c) {
-    const TracedCommunicator& communicator = CommunicatorOf(n, p, c);
-    const bool has_detail = communicator.detail && !communicator.detail->operations.empty();
-    if (communicator.operations.empty() && communicator.in_flight.empty() && !has_detail) return;
-    const std::string name = DisplayNameOf(communicator);
-    const std::vector<size_t> calls = AddCalls(n, p, c, name);
-    AddKernels(n, p, c, name, calls);
-    AddInFlight(n, p, c, name);
-    AddCounts(n, p, c, name);
-    if (!has_detail) return;
-    AddChannels(n, p, c, name);
-    AddSteps(n, p, c, name);
+  size_t AddSlice(const Drawn& of, SliceKind kind, size_t track, const Part& part) {
+    const auto& [begin_ns, end_ns, operation] = part;
+    timeline_.slices.push_back({.kind = kind,
+                                .track = track,
+                                .begin_ns = begin_ns,
+                                .end_ns = end_ns,
+                                .place = of.place,
+                                .operation = operation});
+    return timeline_.slices.size() - 1;
   }
 
-  // Returns the slice of each operation's call.
-  std::vector<size_t> AddCalls(uint32_t n, uint32_t p, uint32_t c, const std::string& name) {
-    const TracedCommunicator& communicator = CommunicatorOf(n, p, c);
-    const size_t clock = alignment_.CpuClockOf(n), track = AddTrack("calls of " + name);
-    std::vector<size_t> order(communicator.operations.size()), slices(order.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::ranges::stable_sort(order, {},
-                             [&](size_t i) { return communicator.operations[i].call_ns; });
-    for (size_t k = 0; k < order.size(); ++k) {
-      const TracedOperation& operation = communicator.operations[order[k]];
-      const int64_t begin_ns = RealtimeOf(clock, operation.call_ns);
+  void AddCommunicator(const TracePlace& place) {
+    const TracedCommunicator& communicator = place.CommunicatorIn(nodes_);
+    const bool has_detail = communicator.detail && !communicator.detail->operations.empty();
+    if (communicator.operations.empty() && communicator.in_flight.empty() && !has_detail) return;
+    const Drawn of{place, communicator, alignment_.CpuClockOf(place.node),
+                   alignment_.KernelClockOf(place), DisplayNameOf(communicator)};
+    AddKernels(of, AddCalls(of));
+    AddInFlight(of);
+    AddCounts(of);
+    if (!has_detail) return;
+    AddChannels(of);
+    AddSteps(of);
+  }
+
+  // The calls of one group begin at one time: they are drawn within each other. Returns the slice
+  // of each operation's call.
+  std::vector<size_t> AddCalls(const Drawn& of) {
+    const std::vector<TracedOperation>& operations = of.communicator.operations;
+    const size_t track = AddTrack("calls of " + of.name);
+    std::vector<size_t> order(operations.size()), slices(order.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::stable_sort(order, {}, [&](size_t i) { return operations[i].call_ns; });
+    for (size_t k = 0; k < order.size();) {
+      const int64_t call_ns = operations[order[k]].call_ns;
+      size_t next = k;
+      while (next < order.size() && operations[order[next]].call_ns == call_ns) ++next;
+      const int64_t begin_ns = RealtimeOf(of.cpu, call_ns);
       int64_t end_ns = begin_ns + kDrawnCallNs;
-      // The calls of one group begin at one time: they are drawn within each other.
-      if (k > 0 && communicator.operations[order[k - 1]].call_ns == operation.call_ns) {
-        end_ns = timeline_.slices.back().end_ns;
-      } else if (const auto next = std::ranges::upper_bound(
-                     order.begin() + static_cast<ptrdiff_t>(k), order.end(), operation.call_ns, {},
-                     [&](size_t i) { return communicator.operations[i].call_ns; });
-                 next != order.end()) {
-        end_ns = std::min(end_ns, RealtimeOf(clock, communicator.operations[*next].call_ns));
+      if (next < order.size())
+        end_ns = std::clamp(RealtimeOf(of.cpu, operations[order[next]].call_ns), begin_ns, end_ns);
+      for (; k < next; ++k) {
+        slices[order[k]] = AddSlice(of, SliceKind::kCall, track, {begin_ns, end_ns, order[k]});
+        timeline_.slices.back().uncertainty_ns = UncertaintyOf(of.cpu, call_ns);
       }
-      slices[order[k]] = timeline_.slices.size();
-      timeline_.slices.push_back({.kind = SliceKind::kCall,
-                                  .track = track,
-                                  .begin_ns = begin_ns,
-                                  .end_ns = std::max(begin_ns, end_ns),
-                                  .uncertainty_ns = UncertaintyOf(clock, operation.call_ns),
-                                  .awaited_rank = {},
-                                  .node = n,
-                                  .process = p,
-                                  .communicator = c,
-                                  .operation = order[k]});
     }
     return slices;
   }
 
-  // Operations that overlap, as those of one launch do, get tracks of their own: slices of a track
-  // nest or follow each other.
-  void AddKernels(uint32_t n, uint32_t p, uint32_t c, const std::string& name,
-                  const std::vector<size_t>& calls) {
-    const TracedCommunicator& communicator = CommunicatorOf(n, p, c);
-    const size_t clock = alignment_.KernelClockOf(n, p, c);
-    std::vector<std::tuple<int64_t, int64_t, size_t>> kernels;
-    for (size_t i = 0; i < communicator.operations.size(); ++i) {
-      const TracedOperation& operation = communicator.operations[i];
-      const int64_t begin_ns = RealtimeOf(clock, operation.start_ns);
-      const int64_t length_ns = std::max<int64_t>(operation.stop_ns - operation.start_ns, 0);
-      kernels.emplace_back(begin_ns, begin_ns + length_ns, i);
-    }
-    std::ranges::sort(kernels);
+  // On one track, and on further ones where they overlap, as those of one launch do: slices of a
+  // track nest or follow each other.
+  void AddParts(const Drawn& of, SliceKind kind, const std::string& name, std::vector<Part> parts) {
+    std::ranges::sort(parts);
     std::vector<std::pair<size_t, int64_t>> lanes;  // track, and the end of its latest slice
-    for (const auto& [begin_ns, end_ns, operation] : kernels) {
+    for (const Part& part : parts) {
+      const auto& [begin_ns, end_ns, number] = part;
       auto lane = std::ranges::find_if(
           lanes, [begin = begin_ns](const auto& one) { return one.second <= begin; });
       if (lane == lanes.end()) {
-        const std::string number = lanes.empty() ? "" : fmt::format(" ({})", lanes.size() + 1);
-        lanes.emplace_back(AddTrack("kernels of " + name + number), 0);
+        const std::string ordinal = lanes.empty() ? "" : fmt::format(" ({})", lanes.size() + 1);
+        lanes.emplace_back(AddTrack(name + " of " + of.name + ordinal), 0);
         lane = std::prev(lanes.end());
       }
       lane->second = end_ns;
-      const size_t slice = timeline_.slices.size();
-      kernel_slices_[{n, p, c, operation}] = slice;
-      const TracedOperation& traced = communicator.operations[operation];
-      timeline_.slices.push_back({.kind = SliceKind::kKernel,
-                                  .track = lane->first,
-                                  .begin_ns = begin_ns,
-                                  .end_ns = end_ns,
-                                  .uncertainty_ns = UncertaintyOf(clock, traced.start_ns),
-                                  .awaited_rank = {},
-                                  .node = n,
-                                  .process = p,
-                                  .communicator = c,
-                                  .operation = operation});
-      const TimelineSlice& call = timeline_.slices[calls[operation]];
-      if (call.begin_ns <= begin_ns) {
+      AddSlice(of, kind, lane->first, part);
+    }
+  }
+  Part KernelPart(const Drawn& of, int64_t start_ns, int64_t stop_ns, size_t number) const {
+    const int64_t begin_ns = RealtimeOf(of.kernel, start_ns);
+    return {begin_ns, begin_ns + std::max<int64_t>(stop_ns - start_ns, 0), number};
+  }
+
+  void AddKernels(const Drawn& of, const std::vector<size_t>& calls) {
+    const std::vector<TracedOperation>& operations = of.communicator.operations;
+    std::vector<Part> parts;
+    for (size_t i = 0; i < operations.size(); ++i)
+      parts.push_back(KernelPart(of, operations[i].start_ns, operations[i].stop_ns, i));
+    std::vector<size_t>& slices = kernel_slices_[of.place];
+    slices.resize(operations.size());
+    size_t i = timeline_.slices.size();
+    AddParts(of, SliceKind::kKernel, "kernels", std::move(parts));
+    for (; i < timeline_.slices.size(); ++i) {
+      TimelineSlice& kernel = timeline_.slices[i];
+      kernel.uncertainty_ns = UncertaintyOf(of.kernel, operations[kernel.operation].start_ns);
+      slices[kernel.operation] = i;
+      const size_t call = calls[kernel.operation];
+      if (timeline_.slices[call].begin_ns <= kernel.begin_ns)
         timeline_.arrows.push_back(
-            {.from = calls[operation], .to = slice, .at_ns = begin_ns, .is_call = true});
-      }
+            {.from = call, .to = i, .at_ns = kernel.begin_ns, .is_call = true});
     }
   }
 
   // All end with the window, so they nest.
-  void AddInFlight(uint32_t n, uint32_t p, uint32_t c, const std::string& name) {
-    const TracedCommunicator& communicator = CommunicatorOf(n, p, c);
-    if (communicator.in_flight.empty()) return;
-    const size_t clock = alignment_.CpuClockOf(n), track = AddTrack("in flight of " + name);
-    const int64_t end_ns = RealtimeOf(clock, alignment_.nodes()[n].end_ns);
-    const size_t first = timeline_.slices.size();
-    for (size_t i = 0; i < communicator.in_flight.size(); ++i) {
-      const int64_t call_ns = communicator.in_flight[i].call_ns;
-      timeline_.slices.push_back({.kind = SliceKind::kInFlight,
-                                  .track = track,
-                                  .begin_ns = std::min(RealtimeOf(clock, call_ns), end_ns),
-                                  .end_ns = end_ns,
-                                  .uncertainty_ns = UncertaintyOf(clock, call_ns),
-                                  .awaited_rank = {},
-                                  .node = n,
-                                  .process = p,
-                                  .communicator = c,
-                                  .operation = i});
+  void AddInFlight(const Drawn& of) {
+    const auto& in_flight = of.communicator.in_flight;
+    if (in_flight.empty()) return;
+    const size_t track = AddTrack("in flight of " + of.name);
+    const int64_t end_ns = RealtimeOf(of.cpu, nodes_[of.place.node].end_ns);
+    std::vector<Part> parts;
+    for (size_t i = 0; i < in_flight.size(); ++i)
+      parts.emplace_back(std::min(RealtimeOf(of.cpu, in_flight[i].call_ns), end_ns), end_ns, i);
+    std::ranges::sort(parts);
+    for (const Part& part : parts) {
+      AddSlice(of, SliceKind::kInFlight, track, part);
+      timeline_.slices.back().uncertainty_ns =
+          UncertaintyOf(of.cpu, in_flight[std::get<size_t>(part)].call_ns);
     }
-    std::ranges::stable_sort(timeline_.slices.begin() + static_cast<ptrdiff_t>(first),
-                             timeline_.slices.end(), {}, &TimelineSlice::begin_ns);
   }
 
   // Called and not complete, by the traced operations.
-  void AddCounts(uint32_t n, uint32_t p, uint32_t c, const std::string& name) {
-    const TracedCommunicator& communicator = CommunicatorOf(n, p, c);
-    const size_t cpu = alignment_.CpuClockOf(n), kernel = alignment_.KernelClockOf(n, p, c);
+  void AddCounts(const Drawn& of) {
     std::map<int64_t, int64_t> changes;
-    for (const TracedOperation& operation : communicator.operations) {
-      const int64_t called_ns = RealtimeOf(cpu, operation.call_ns);
+    for (const TracedOperation& operation : of.communicator.operations) {
+      const int64_t called_ns = RealtimeOf(of.cpu, operation.call_ns);
       ++changes[called_ns];
-      --changes[std::max(called_ns, RealtimeOf(kernel, operation.stop_ns))];
+      --changes[std::max(called_ns, RealtimeOf(of.kernel, operation.stop_ns))];
     }
-    for (const TracedInFlight& operation : communicator.in_flight)
-      ++changes[RealtimeOf(cpu, operation.call_ns)];
-    const size_t track = AddTrack("operations in flight of " + name, true);
+    for (const collector::TracedInFlight& operation : of.communicator.in_flight)
+      ++changes[RealtimeOf(of.cpu, operation.call_ns)];
+    const size_t track = AddTrack("operations in flight of " + of.name, true);
     int64_t value = 0;
     for (const auto& [at_ns, change] : changes) {
-      if (change == 0) continue;
       value += change;
-      timeline_.counts.push_back({.track = track, .at_ns = at_ns, .value = value});
+      if (change != 0) timeline_.counts.push_back({.track = track, .at_ns = at_ns, .value = value});
     }
   }
 
-  // Begin and end in the clock of the trace, and its place in the list.
-  using Part = std::tuple<int64_t, int64_t, size_t>;
-
-  // On one track, and on further ones where they overlap.
-  void AddParts(SliceKind kind, const std::string& name, std::vector<Part> parts,
-                const TimelineSlice& origin) {
-    std::ranges::sort(parts);
-    std::vector<std::pair<size_t, int64_t>> lanes;  // track, and the end of its latest slice
-    for (const auto& [begin_ns, end_ns, place] : parts) {
-      auto lane = std::ranges::find_if(
-          lanes, [begin = begin_ns](const auto& one) { return one.second <= begin; });
-      if (lane == lanes.end()) {
-        const std::string number = lanes.empty() ? "" : fmt::format(" ({})", lanes.size() + 1);
-        lanes.emplace_back(AddTrack(name + number), 0);
-        lane = std::prev(lanes.end());
-      }
-      lane->second = end_ns;
-      TimelineSlice& slice = timeline_.slices.emplace_back(origin);
-      slice.kind = kind;
-      slice.track = lane->first;
-      slice.begin_ns = begin_ns;
-      slice.end_ns = end_ns;
-      slice.operation = place;
-    }
+  void AddChannels(const Drawn& of) {
+    std::map<uint32_t, std::vector<Part>> by_channel;
+    const auto& channels = of.communicator.detail->channels;
+    for (size_t i = 0; i < channels.size(); ++i)
+      by_channel[channels[i].channel].push_back(
+          KernelPart(of, channels[i].start_ns, channels[i].stop_ns, i));
+    for (auto& [channel, parts] : by_channel)
+      AddParts(of, SliceKind::kChannel, fmt::format("channel {}", channel), std::move(parts));
   }
 
-  static TimelineSlice OriginOf(uint32_t n, uint32_t p, uint32_t c) {
-    TimelineSlice origin;
-    origin.node = n;
-    origin.process = p;
-    origin.communicator = c;
-    return origin;
-  }
-
-  void AddChannels(uint32_t n, uint32_t p, uint32_t c, const std::string& name) {
-    const size_t clock = alignment_.KernelClockOf(n, p, c);
-    std::map<uint32_t, std::vector<Part>> parts;
-    const auto& channels = CommunicatorOf(n, p, c).detail->channels;
-    for (size_t i = 0; i < channels.size(); ++i) {
-      const int64_t begin_ns = RealtimeOf(clock, channels[i].start_ns);
-      const int64_t length_ns = std::max<int64_t>(channels[i].stop_ns - channels[i].start_ns, 0);
-      parts[channels[i].channel].emplace_back(begin_ns, begin_ns + length_ns, i);
-    }
-    for (auto& [channel, of_channel] : parts) {
-      AddParts(SliceKind::kChannel, fmt::format("channel {} of {}", channel, name),
-               std::move(of_channel), OriginOf(n, p, c));
-    }
-  }
-
-  void AddSteps(uint32_t n, uint32_t p, uint32_t c, const std::string& name) {
-    const size_t clock = alignment_.CpuClockOf(n);
-    std::map<std::tuple<bool, int, uint32_t>, std::vector<Part>> parts;
-    const collector::TracedDetail& detail = *CommunicatorOf(n, p, c).detail;
+  void AddSteps(const Drawn& of) {
+    std::map<std::tuple<bool, int, uint32_t>, std::vector<Part>> by_peer;
+    const collector::TracedDetail& detail = *of.communicator.detail;
     for (size_t i = 0; i < detail.steps.size(); ++i) {
       const collector::TracedStep& step = detail.steps[i];
-      const collector::TracedNetworkOperation& operation =
-          detail.network_operations[step.network_operation];
-      const int64_t end_ns = RealtimeOf(clock, step.end_ns);
-      parts[{!operation.is_send, operation.peer, operation.channel}].emplace_back(
+      const auto& operation = detail.network_operations[step.network_operation];
+      const int64_t end_ns = RealtimeOf(of.cpu, step.end_ns);
+      by_peer[{!operation.is_send, operation.peer, operation.channel}].emplace_back(
           end_ns - step.LengthNs(), end_ns, i);
     }
-    for (auto& [lane, of_lane] : parts) {
-      const auto& [is_receive, peer, channel] = lane;
-      AddParts(SliceKind::kStep,
-               fmt::format("{} {}, channel {} of {}",
-                           is_receive ? "network steps from" : "network steps to",
-                           PeerText(n, p, c, peer), channel, name),
-               std::move(of_lane), OriginOf(n, p, c));
+    for (auto& [key, parts] : by_peer) {
+      const auto& [is_receive, peer, channel] = key;
+      const std::string rank =
+          peer < 0 ? "an unknown rank"
+                   : timeline_.ranks.TextOf(of.place.ProcessIn(nodes_), of.communicator,
+                                            static_cast<uint64_t>(peer));
+      AddParts(
+          of, SliceKind::kStep,
+          fmt::format("network steps {} {}, channel {}", is_receive ? "from" : "to", rank, channel),
+          std::move(parts));
     }
-  }
-
-  std::string PeerText(uint32_t n, uint32_t p, uint32_t c, int peer) const {
-    if (peer < 0) return "an unknown rank";
-    return timeline_.ranks.TextOf(alignment_.nodes()[n].processes[p], CommunicatorOf(n, p, c),
-                                  static_cast<uint64_t>(peer));
   }
 
   void AddWaits() {
-    std::vector<std::pair<size_t, TimelineSlice>> waits;  // with the kernel's slice
     for (const CertainWait& wait : CertainWaits(alignment_)) {
       const std::vector<Participation>& members = alignment_.meetings()[wait.meeting].members;
       const size_t last = SliceOf(members[wait.last]);
       for (size_t i = 0; i < members.size(); ++i) {
-        if (i == wait.last) continue;
         const size_t kernel = SliceOf(members[i]);
         TimelineSlice slice = timeline_.slices[kernel];
         const int64_t until_ns = timeline_.slices[last].begin_ns;
-        if (until_ns <= slice.begin_ns || until_ns > slice.end_ns) continue;
+        if (i == wait.last || until_ns <= slice.begin_ns || until_ns > slice.end_ns) continue;
         timeline_.arrows.push_back({.from = last, .to = kernel, .at_ns = until_ns});
         slice.kind = SliceKind::kWait;
         slice.end_ns = until_ns;
         slice.uncertainty_ns = wait.waits_ns[i].Uncertainty();
         slice.awaited_rank = members[wait.last].rank;
-        waits.emplace_back(kernel, slice);
+        timeline_.slices.push_back(slice);
       }
     }
-    Nest(std::move(waits));
   }
   size_t SliceOf(const Participation& member) const {
-    return kernel_slices_.at({member.node, member.process, member.communicator, member.operation});
-  }
-
-  // Each wait behind its kernel, in the order of the slices.
-  void Nest(std::vector<std::pair<size_t, TimelineSlice>> waits) {
-    std::ranges::sort(waits, {}, [](const auto& wait) { return wait.first; });
-    std::vector<TimelineSlice> slices;
-    std::vector<size_t> moved(timeline_.slices.size());
-    slices.reserve(timeline_.slices.size() + waits.size());
-    size_t next = 0;
-    for (size_t i = 0; i < timeline_.slices.size(); ++i) {
-      moved[i] = slices.size();
-      slices.push_back(std::move(timeline_.slices[i]));
-      for (; next < waits.size() && waits[next].first == i; ++next)
-        slices.push_back(std::move(waits[next].second));
-    }
-    timeline_.slices = std::move(slices);
-    for (TimelineArrow& arrow : timeline_.arrows) {
-      arrow.from = moved[arrow.from];
-      arrow.to = moved[arrow.to];
-    }
+    return kernel_slices_.at(member.place)[member.operation];
   }
 
   void SetBase() {
-    const std::vector<NodeTrace>& nodes = alignment_.nodes();
-    if (nodes.empty()) return;
-    int64_t base_ns = RealtimeOf(alignment_.CpuClockOf(0), nodes.front().begin_ns);
+    constexpr int64_t kNsPerUs = 1000;
+    if (nodes_.empty()) return;
+    int64_t base_ns = RealtimeOf(alignment_.CpuClockOf(0), nodes_.front().begin_ns);
     for (const TimelineSlice& slice : timeline_.slices) base_ns = std::min(base_ns, slice.begin_ns);
     base_ns = std::max<int64_t>(base_ns, 0);
     timeline_.base_ns = base_ns - base_ns % kNsPerUs;
   }
 
   const ClockAlignment& alignment_;
+  const TracedNodes& nodes_;
   Timeline timeline_;
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t, size_t>, size_t> kernel_slices_;
+  std::map<TracePlace, std::vector<size_t>> kernel_slices_;  // by operation
 };
 
 }  // namespace
 
 Timeline MakeTimeline(const ClockAlignment& alignment) { return TimelineMaker(alignment).Make(); }
-
-std::optional<uint64_t> BusBandwidthOf(const TracedCommunicator& communicator,
-                                       const TracedOperation& operation) {
-  if (operation.members != 1 || operation.stop_ns <= operation.start_ns) return std::nullopt;
-  const uint64_t bandwidth =
-      BusBandwidth(operation.function, operation.bytes, static_cast<uint32_t>(communicator.ranks),
-                   static_cast<uint64_t>(operation.stop_ns - operation.start_ns));
-  if (bandwidth == 0) return std::nullopt;
-  return bandwidth;
-}
 
 std::string DisplayNameOf(const TracedCommunicator& communicator) {
   const std::string id = fmt::format("{:016x}", communicator.id);

@@ -31,11 +31,11 @@ struct TimelineSlice {
   size_t track = 0;
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
-  std::optional<int64_t> uncertainty_ns;  // of both times together; of a wait: of its length
-  std::optional<uint64_t> awaited_rank;   // of a wait
   // Its origin. `operation`: in operations, in in_flight, or in channels or steps of the detail.
-  uint32_t node = 0, process = 0, communicator = 0;
+  TracePlace place = {};
   size_t operation = 0;
+  std::optional<int64_t> uncertainty_ns = {};  // of both times together; of a wait: of its length
+  std::optional<uint64_t> awaited_rank = {};   // of a wait
 };
 
 // From the begin of one slice to a moment in another one.
@@ -61,18 +61,15 @@ struct Timeline {
   int64_t base_ns = 0;  // at most the begin of everything in it, a whole number of microseconds
   TraceRanks ranks;
   std::vector<std::string> processes;  // by job and global rank; those without one come last
-  std::vector<TimelineTrack> tracks;  // of each process together, in the order of display
-  std::vector<TimelineSlice> slices;  // of each track in the order of their begin, outer ones first
+  std::vector<TimelineTrack> tracks;   // of each process together, in the order of display
+  // Of each track in the order of their begin, outer ones first; but the waits come last.
+  std::vector<TimelineSlice> slices;
   std::vector<TimelineCount> counts;  // of each track in their order
   std::vector<TimelineArrow> arrows;
 };
 
 // `alignment` is of the nodes of the trace. A pure function, for any thread.
 Timeline MakeTimeline(const ClockAlignment& alignment);
-
-// Bytes per second; nothing if the operation shares its launch, or has no factor.
-std::optional<uint64_t> BusBandwidthOf(const collector::TracedCommunicator& communicator,
-                                       const collector::TracedOperation& operation);
 
 // What people call a communicator: its name, or its id.
 std::string DisplayNameOf(const collector::TracedCommunicator& communicator);

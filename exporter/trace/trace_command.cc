@@ -4,12 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <map>
-#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -26,46 +24,37 @@ namespace nccl_exporter::exporter {
 namespace {
 
 using collector::NodeTrace;
-using collector::TracedCommunicator;
 using collector::TracedProcess;
-
-// What a file of gzip begins with.
-constexpr std::string_view kGzipMagic = "\x1f\x8b";
-constexpr size_t kPartBytes = size_t{1} << 20;  // that are read at a time
-
-std::string Reason() { return std::strerror(errno); }
 
 // The text of a file, decompressed if it is compressed.
 std::string ReadText(const std::string& path, std::string& fault) {
+  constexpr std::string_view kGzipMagic = "\x1f\x8b";
   std::ifstream file(path, std::ios::binary);
-  std::string text;
-  const auto part = std::make_unique<std::array<char, kPartBytes>>();
+  std::string text, part(size_t{1} << 20, '\0');
   while (file && text.size() <= kMostTraceFileBytes) {
-    file.read(part->data(), kPartBytes);
-    text.append(part->data(), static_cast<size_t>(file.gcount()));
+    file.read(part.data(), static_cast<std::streamsize>(part.size()));
+    text.append(part, 0, static_cast<size_t>(file.gcount()));
   }
   if (!file.is_open() || file.bad()) {
-    fault = path + ": " + Reason();
-    return "";
-  }
-  if (text.size() > kMostTraceFileBytes) {
+    fault = path + ": " + std::strerror(errno);
+  } else if (text.size() > kMostTraceFileBytes) {
     fault = path + ": it has more than 4 GiB";
-    return "";
+  } else if (text.starts_with(kGzipMagic)) {
+    std::optional<std::string> plain = Decompressed(text, kMostTraceFileBytes);
+    if (!plain) fault = path + ": the compressed data are damaged, or more than 4 GiB";
+    return plain.value_or("");
   }
-  if (!text.starts_with(kGzipMagic)) return text;
-  std::optional<std::string> plain = Decompressed(text, kMostTraceFileBytes);
-  if (!plain) fault = path + ": the compressed data are damaged, or more than 4 GiB";
-  return plain.value_or("");
+  return text;
 }
 
 // The nodes of all files. Two of one name get numbers.
-std::vector<NodeTrace> ReadAll(const std::vector<std::string>& paths, std::string& fault) {
-  std::vector<NodeTrace> nodes;
+TracedNodes ReadAll(const std::vector<std::string>& paths, std::string& fault) {
+  TracedNodes nodes;
   std::map<std::string, int> seen;
   for (const std::string& path : paths) {
     const std::string text = ReadText(path, fault);
     if (!fault.empty()) return {};
-    std::vector<NodeTrace> of_file = ReadTraceSection(text, fault);
+    TracedNodes of_file = ReadTraceSection(text, fault);
     if (!fault.empty()) {
       fault = path + ": " + fault;
       return {};
@@ -79,51 +68,33 @@ std::vector<NodeTrace> ReadAll(const std::vector<std::string>& paths, std::strin
   return nodes;
 }
 
-std::string Encoded(const std::string& path, const Timeline& timeline,
-                    const std::vector<NodeTrace>& nodes, const KinetoFile* beside) {
+// Writes nodes that are aligned, beside those of the profiler's file if one is named.
+void Write(const TraceRequest& request, const ClockAlignment& alignment, TraceResult& result) {
+  const TracedNodes& nodes = alignment.nodes();
+  const Timeline timeline = MakeTimeline(alignment);
   std::string text;
-  if (beside != nullptr) {
-    text = beside->With(ChromeEvents(timeline, nodes, beside->base_ns(), beside->first_free_pid()),
-                        kTraceKey, TraceSection(nodes));
-  } else {
+  if (request.append_to.empty()) {
     text = ChromeTrace(timeline, nodes);
-  }
-  return path.ends_with(".gz") ? Gzip(text) : text;
-}
-
-size_t CountOperations(const std::vector<NodeTrace>& nodes) {
-  size_t operations = 0;
-  for (const NodeTrace& node : nodes) {
-    for (const TracedProcess& process : node.processes) {
-      for (const TracedCommunicator& communicator : process.communicators)
-        operations += communicator.operations.size() + communicator.in_flight.size();
-    }
-  }
-  return operations;
-}
-
-// Writes nodes that are aligned.
-void Write(const TraceRequest& request, const std::vector<NodeTrace>& nodes,
-           const ClockAlignment& alignment, TraceResult& result) {
-  std::optional<KinetoFile> beside;
-  if (!request.append_to.empty()) {
-    std::string text = ReadText(request.append_to, result.fault);
+  } else {
+    const std::string profile = ReadText(request.append_to, result.fault);
     if (!result.fault.empty()) return;
-    beside.emplace(std::move(text), result.fault);
+    text = BesideProfile(profile, timeline, nodes, result.fault);
     if (!result.fault.empty()) {
       result.fault = request.append_to + ": " + result.fault;
       return;
     }
   }
-  const Timeline timeline = MakeTimeline(alignment);
-  std::string encoded = Encoded(request.output, timeline, nodes, beside ? &*beside : nullptr);
-  const size_t operations = CountOperations(nodes);
+  if (request.output.ends_with(".gz")) text = Gzip(text);
   if (request.output.empty()) {
-    result.text = std::move(encoded);
+    result.text = std::move(text);
     return;
   }
-  result.fault = WriteNewFile(request.output, encoded);
+  result.fault = WriteNewFile(request.output, text);
   if (!result.fault.empty()) return;
+  size_t operations = 0;
+  VisitCommunicators(nodes, [&](const TracePlace&, const auto& communicator) {
+    operations += communicator.operations.size() + communicator.in_flight.size();
+  });
   result.notes += fmt::format("{}: {} operations of {} processes\n", request.output, operations,
                               timeline.processes.size());
 }
@@ -149,26 +120,26 @@ TraceResult WriteTrace(const TraceRequest& request, NodeTrace trace) {
       return result;
     }
   }
-  const std::vector<NodeTrace> nodes{std::move(trace)};
+  const TracedNodes nodes{std::move(trace)};
   const ClockAlignment alignment(nodes);
-  Write(request, nodes, alignment, result);
+  Write(request, alignment, result);
   if (result.fault.empty()) result.notes += MissingText(nodes);
   return result;
 }
 
 TraceResult MergeTraces(const TraceRequest& request) {
   TraceResult result;
-  const std::vector<NodeTrace> nodes = ReadAll(request.files, result.fault);
+  const TracedNodes nodes = ReadAll(request.files, result.fault);
   if (!result.fault.empty()) return result;
   const ClockAlignment alignment(nodes);
-  Write(request, nodes, alignment, result);
+  Write(request, alignment, result);
   if (result.fault.empty()) result.notes += AlignmentText(alignment);
   return result;
 }
 
 TraceResult SummarizeTraces(const TraceRequest& request) {
   TraceResult result;
-  const std::vector<NodeTrace> nodes = ReadAll(request.files, result.fault);
+  const TracedNodes nodes = ReadAll(request.files, result.fault);
   if (result.fault.empty()) result.text = TraceSummary(ClockAlignment(nodes));
   return result;
 }

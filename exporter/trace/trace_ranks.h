@@ -5,16 +5,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
-#include <vector>
+#include <utility>
 
-#include "collector/trace/node_trace.h"
-#include "exporter/trace/collective_key.h"
+#include "exporter/trace/trace_place.h"
 
 namespace nccl_exporter::exporter {
 
@@ -23,25 +21,20 @@ inline std::optional<uint64_t> GlobalRankOf(const collector::TracedProcess& proc
   const std::string& text = process.global_rank;
   uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size())
-    return std::nullopt;
-  return number;
+  const bool is_number = error == std::errc() && end == text.data() + text.size();
+  return is_number ? std::optional(number) : std::nullopt;
 }
 
 class TraceRanks {
  public:
   TraceRanks() = default;
-  explicit TraceRanks(const std::vector<collector::NodeTrace>& nodes) {
-    for (const collector::NodeTrace& node : nodes) {
-      for (const collector::TracedProcess& process : node.processes) {
-        const std::optional<uint64_t> global_rank = GlobalRankOf(process);
-        if (!global_rank) continue;
-        for (const collector::TracedCommunicator& communicator : process.communicators) {
-          if (communicator.has_identity)
-            ranks_[NameOf(process, communicator)][communicator.rank] = *global_rank;
-        }
-      }
-    }
+  explicit TraceRanks(const TracedNodes& nodes) {
+    VisitCommunicators(nodes, [&](const TracePlace& place, const auto& communicator) {
+      const collector::TracedProcess& process = place.ProcessIn(nodes);
+      const std::optional<uint64_t> global_rank = GlobalRankOf(process);
+      if (global_rank && communicator.has_identity)
+        ranks_[{NameOf(process, communicator), communicator.rank}] = *global_rank;
+    });
   }
 
   // Of a rank of the communicator, which may be on another node. Nothing if the trace has no
@@ -49,11 +42,8 @@ class TraceRanks {
   std::optional<uint64_t> GlobalOf(const collector::TracedProcess& process,
                                    const collector::TracedCommunicator& communicator,
                                    uint64_t rank) const {
-    const auto ranks = ranks_.find(NameOf(process, communicator));
-    if (ranks == ranks_.end()) return std::nullopt;
-    const auto found = ranks->second.find(rank);
-    if (found == ranks->second.end()) return std::nullopt;
-    return found->second;
+    const auto found = ranks_.find({NameOf(process, communicator), rank});
+    return found == ranks_.end() ? std::nullopt : std::optional(found->second);
   }
 
   // "rank 11", as its process is named; else "communicator rank 3".
@@ -64,7 +54,7 @@ class TraceRanks {
   }
 
  private:
-  std::map<CommunicatorName, std::map<uint64_t, uint64_t>> ranks_;
+  std::map<std::pair<CommunicatorName, uint64_t>, uint64_t> ranks_;
 };
 
 }  // namespace nccl_exporter::exporter

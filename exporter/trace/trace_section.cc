@@ -1,261 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
+// Fields() names the parts of each kind of object once, for the writer and for the reader. Rows,
+// which are many, have no names in the file.
 #include "exporter/trace/trace_section.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <concepts>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <utility>
+#include <optional>
+#include <type_traits>
 
 #include "exporter/text/utf8.h"
+#include "exporter/trace/trace_place.h"
 #include "proto/code_table.h"
 
 namespace nccl_exporter::exporter {
 namespace {
 
-using collector::DetailedOperation;
+using collector::kMostTraceNs;
 using collector::NodeTrace;
-using collector::TracedChannel;
-using collector::TracedCommunicator;
-using collector::TracedDetail;
-using collector::TracedInFlight;
-using collector::TracedNetworkOperation;
-using collector::TracedOperation;
-using collector::TracedProcess;
-using collector::TracedStep;
 using nlohmann::json;
 
 // Names and labels are far shorter.
 constexpr size_t kTextLimitBytes = 4096;
-
-std::string Text(const std::string& text) { return ValidUtf8(text, kTextLimitBytes); }
-
-void Append(const TracedOperation& operation, std::string& out) {
-  fmt::format_to(std::back_inserter(out), "[\"{}\",{},{},{},{},{},{},{}]",
-                 TraitsOf(operation.function).name, operation.sequence, operation.call_ns,
-                 operation.start_ns, operation.stop_ns, operation.delivered_ns, operation.bytes,
-                 operation.members);
-}
-
-void Append(const TracedInFlight& operation, std::string& out) {
-  fmt::format_to(std::back_inserter(out), "[\"{}\",{},{},{},{},{},{}]",
-                 TraitsOf(operation.function).name, operation.sequence, operation.call_ns,
-                 operation.bytes, operation.peer, operation.parts_announced, operation.parts_done);
-}
-
-void Append(const DetailedOperation& operation, std::string& out) {
-  fmt::format_to(std::back_inserter(out), "[\"{}\",{},{},{},{},{}]",
-                 TraitsOf(operation.function).name, operation.sequence, operation.call_ns,
-                 operation.bytes, operation.peer, operation.ticket);
-}
-
-void Append(const TracedChannel& channel, std::string& out) {
-  fmt::format_to(std::back_inserter(out), "[{},{},{},{}]", channel.operation, channel.channel,
-                 channel.start_ns, channel.stop_ns);
-}
-
-void Append(const TracedNetworkOperation& operation, std::string& out) {
-  fmt::format_to(std::back_inserter(out), "[{},{},{},{},{}]",
-                 operation.operation ? static_cast<int64_t>(*operation.operation) : -1,
-                 operation.is_send, operation.channel, operation.peer, operation.step_bytes);
-}
-
-void Append(const TracedStep& step, std::string& out) {
-  fmt::format_to(std::back_inserter(out), "[{},{},{}]", step.network_operation, step.end_ns,
-                 fmt::join(step.state_ns, ","));
-}
-
-void Append(const TracedCommunicator& communicator, std::string& out);
-void Append(const TracedProcess& process, std::string& out);
-void Append(const NodeTrace& node, std::string& out);
-
-template <typename Entry>
-void AppendList(std::string_view key, const std::vector<Entry>& entries, std::string& out) {
-  fmt::format_to(std::back_inserter(out), "\"{}\":[", key);
-  for (const Entry& entry : entries) {
-    Append(entry, out);
-    out += ',';
-  }
-  if (!entries.empty()) out.pop_back();
-  out += ']';
-}
-
-// An object up to its last member, which follows: lists are long, and are written as text.
-void AppendOpen(const json& object, std::string& out) {
-  out += object.dump();
-  out.back() = ',';
-}
-
-void Append(const TracedDetail& detail, std::string& out) {
-  AppendOpen({{"has_steps", detail.has_steps},
-              {"lost_operations", detail.lost_operations},
-              {"lost_parts", detail.lost_parts},
-              {"orphans", detail.orphans},
-              {"beyond_limit", detail.beyond_limit}},
-             out);
-  AppendList("operations", detail.operations, out);
-  out += ',';
-  AppendList("channels", detail.channels, out);
-  out += ',';
-  AppendList("network_operations", detail.network_operations, out);
-  out += ',';
-  AppendList("steps", detail.steps, out);
-  out += '}';
-}
-
-void Append(const TracedCommunicator& communicator, std::string& out) {
-  AppendOpen({{"has_identity", communicator.has_identity},
-              {"comm", fmt::format("{:016x}", communicator.id)},
-              {"comm_name", Text(communicator.name)},
-              {"rank", communicator.rank},
-              {"ranks", communicator.ranks},
-              {"api_version", communicator.api_version},
-              {"nccl_version", communicator.nccl_version},
-              {"gpu", communicator.gpu_index},
-              {"gpu_uuid", Text(communicator.gpu_uuid)},
-              {"timing_source", NameOf(communicator.timing_source)},
-              {"timing_reason", NameOf(communicator.timing_reason)},
-              {"whole_since_ns", communicator.whole_since_ns},
-              {"overwritten", communicator.overwritten},
-              {"beyond_limit", communicator.beyond_limit},
-              {"untimed", communicator.untimed ? json(*communicator.untimed) : json()},
-              {"in_flight_is_known", communicator.in_flight_is_known}},
-             out);
-  AppendList("in_flight", communicator.in_flight, out);
-  out += ',';
-  AppendList("operations", communicator.operations, out);
-  if (communicator.detail) {
-    out += R"(,"detail":)";
-    Append(*communicator.detail, out);
-  }
-  out += '}';
-}
-
-void Append(const TracedProcess& process, std::string& out) {
-  json losses = json::object();
-  for (size_t i = 0; i < kLossCount; ++i) {
-    if (process.losses[i] != 0) losses[std::string(kLosses[i].reason)] = process.losses[i];
-  }
-  AppendOpen({{"pid", process.pid},
-              {"uid", process.uid},
-              {"executable", Text(process.executable)},
-              {"global_rank", Text(process.global_rank)},
-              {"nccl_job", Text(process.job)},
-              {"namespace", Text(process.name_space)},
-              {"pod", Text(process.pod)},
-              {"is_alive", process.is_alive},
-              {"detail_fault", Text(process.detail_fault)},
-              {"losses", std::move(losses)}},
-             out);
-  AppendList("communicators", process.communicators, out);
-  out += '}';
-}
-
-void Append(const NodeTrace& node, std::string& out) {
-  AppendOpen({{"node", Text(node.node)},
-              {"realtime_offset_ns", node.realtime_offset_ns},
-              {"begin_ns", node.begin_ns},
-              {"end_ns", node.end_ns},
-              {"is_polled", node.is_polled}},
-             out);
-  AppendList("processes", node.processes, out);
-  out += '}';
-}
 
 // What no trace of this program has.
 struct Foreign {
   std::string what;
 };
 
-int64_t TimeIn(const json& value) {
-  return std::clamp(value.get<int64_t>(), -collector::kMostTraceNs, collector::kMostTraceNs);
+constexpr const auto& RowsOf(Function) { return kFunctions; }
+constexpr const auto& RowsOf(TimingSource) { return kTimingSources; }
+constexpr const auto& RowsOf(TimingReason) { return kTimingReasons; }
+
+using Losses = std::array<uint64_t, kLossCount>;
+using Waits = std::array<int64_t, kNetworkStateCount>;
+
+template <typename Value, typename Of>
+concept Is = std::same_as<std::remove_const_t<Value>, Of>;
+
+void Fields(auto& io, Is<collector::TracedOperation> auto& one) {
+  io.Row(one.function, one.sequence, one.call_ns, one.start_ns, one.stop_ns, one.delivered_ns,
+         one.bytes, one.members);
 }
 
-template <typename Rows>
-auto IdOf(const Rows& rows, const json& name, std::string_view what) {
-  const std::string text = name.get<std::string>();
-  for (const auto& row : rows) {
-    if (row.name == text) return row.id;
-  }
-  throw Foreign{fmt::format("it has an unknown {}", what)};
+void Fields(auto& io, Is<collector::TracedInFlight> auto& one) {
+  io.Row(one.function, one.sequence, one.call_ns, one.bytes, one.peer, one.parts_announced,
+         one.parts_done);
 }
 
-TracedOperation OperationIn(const json& value) {
-  return {.function = IdOf(kFunctions, value.at(0), "collective"),
-          .sequence = value.at(1).get<uint64_t>(),
-          .call_ns = TimeIn(value.at(2)),
-          .start_ns = TimeIn(value.at(3)),
-          .stop_ns = TimeIn(value.at(4)),
-          .delivered_ns = TimeIn(value.at(5)),
-          .bytes = value.at(6).get<uint64_t>(),
-          .members = value.at(7).get<uint64_t>()};
+void Fields(auto& io, Is<collector::DetailedOperation> auto& one) {
+  io.Row(one.function, one.sequence, one.call_ns, one.bytes, one.peer, one.ticket);
 }
 
-TracedInFlight InFlightIn(const json& value) {
-  return {.function = IdOf(kFunctions, value.at(0), "collective"),
-          .sequence = value.at(1).get<uint64_t>(),
-          .call_ns = TimeIn(value.at(2)),
-          .bytes = value.at(3).get<uint64_t>(),
-          .peer = value.at(4).get<int>(),
-          .parts_announced = value.at(5).get<uint32_t>(),
-          .parts_done = value.at(6).get<uint32_t>()};
+void Fields(auto& io, Is<collector::TracedChannel> auto& one) {
+  io.Row(one.operation, one.channel, one.start_ns, one.stop_ns);
 }
 
-// A place in a list of so many.
-size_t PlaceIn(const json& value, size_t size) {
-  const auto place = value.get<uint64_t>();
-  if (place >= size) throw Foreign{"a part of an operation names no operation"};
-  return place;
+void Fields(auto& io, Is<collector::TracedNetworkOperation> auto& one) {
+  io.Row(one.operation, one.is_send, one.channel, one.peer, one.step_bytes);
 }
 
-TracedDetail DetailIn(const json& value) {
-  TracedDetail detail;
-  detail.has_steps = value.at("has_steps").get<bool>();
-  detail.lost_operations = value.at("lost_operations").get<uint64_t>();
-  detail.lost_parts = value.at("lost_parts").get<uint64_t>();
-  detail.orphans = value.at("orphans").get<uint64_t>();
-  detail.beyond_limit = value.at("beyond_limit").get<uint64_t>();
-  for (const json& one : value.at("operations")) {
-    detail.operations.push_back({.ticket = one.at(5).get<uint64_t>(),
-                                 .function = IdOf(kFunctions, one.at(0), "collective"),
-                                 .sequence = one.at(1).get<uint64_t>(),
-                                 .call_ns = TimeIn(one.at(2)),
-                                 .bytes = one.at(3).get<uint64_t>(),
-                                 .peer = one.at(4).get<int>()});
-  }
-  for (const json& one : value.at("channels")) {
-    detail.channels.push_back({.operation = PlaceIn(one.at(0), detail.operations.size()),
-                               .channel = one.at(1).get<uint32_t>(),
-                               .start_ns = TimeIn(one.at(2)),
-                               .stop_ns = TimeIn(one.at(3))});
-  }
-  for (const json& one : value.at("network_operations")) {
-    TracedNetworkOperation& operation = detail.network_operations.emplace_back();
-    if (one.at(0) != -1) operation.operation = PlaceIn(one.at(0), detail.operations.size());
-    operation.is_send = one.at(1).get<bool>();
-    operation.channel = one.at(2).get<uint32_t>();
-    operation.peer = one.at(3).get<int>();
-    operation.step_bytes = one.at(4).get<uint64_t>();
-  }
-  for (const json& one : value.at("steps")) {
-    TracedStep& step = detail.steps.emplace_back();
-    step.network_operation = PlaceIn(one.at(0), detail.network_operations.size());
-    step.end_ns = TimeIn(one.at(1));
-    for (size_t i = 0; i < step.state_ns.size(); ++i) {
-      step.state_ns[i] = std::clamp<int64_t>(one.at(2 + i).get<int64_t>(), 0,
-                                             collector::kMostTraceNs / kNetworkStateCount);
-    }
-  }
-  return detail;
+void Fields(auto& io, Is<collector::TracedStep> auto& one) {
+  io.Row(one.network_operation, one.end_ns, one.state_ns);
 }
 
-// The file may come from anybody, and a summary of it goes to a terminal.
-std::string TextIn(const json& value) { return Text(value.get<std::string>()); }
+void Fields(auto& io, Is<collector::TracedDetail> auto& detail) {
+  io.Object("has_steps", detail.has_steps, "lost_operations", detail.lost_operations, "lost_parts",
+            detail.lost_parts, "orphans", detail.orphans, "beyond_limit", detail.beyond_limit,
+            "operations", detail.operations, "channels", detail.channels, "network_operations",
+            detail.network_operations, "steps", detail.steps);
+}
 
-uint64_t HexIn(const json& value) {
-  const std::string text = value.get<std::string>();
+uint64_t HexIn(const std::string& text) {
   uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, 16);
   if (error != std::errc() || end != text.data() + text.size())
@@ -263,62 +84,159 @@ uint64_t HexIn(const json& value) {
   return number;
 }
 
-TracedCommunicator CommunicatorIn(const json& value) {
-  TracedCommunicator communicator;
-  communicator.has_identity = value.at("has_identity").get<bool>();
-  communicator.id = HexIn(value.at("comm"));
-  communicator.name = TextIn(value.at("comm_name"));
-  communicator.rank = value.at("rank").get<uint64_t>();
-  communicator.ranks = value.at("ranks").get<uint64_t>();
-  communicator.api_version = value.at("api_version").get<int>();
-  communicator.nccl_version = value.at("nccl_version").get<int>();
-  communicator.gpu_index = value.at("gpu").get<int>();
-  communicator.gpu_uuid = TextIn(value.at("gpu_uuid"));
-  communicator.timing_source = IdOf(kTimingSources, value.at("timing_source"), "timing source");
-  communicator.timing_reason = IdOf(kTimingReasons, value.at("timing_reason"), "timing reason");
-  communicator.whole_since_ns = TimeIn(value.at("whole_since_ns"));
-  communicator.overwritten = value.at("overwritten").get<uint64_t>();
-  communicator.beyond_limit = value.at("beyond_limit").get<uint64_t>();
-  if (!value.at("untimed").is_null()) communicator.untimed = value.at("untimed").get<uint64_t>();
-  communicator.in_flight_is_known = value.at("in_flight_is_known").get<bool>();
-  for (const json& one : value.at("in_flight")) communicator.in_flight.push_back(InFlightIn(one));
-  for (const json& one : value.at("operations"))
-    communicator.operations.push_back(OperationIn(one));
-  if (const auto detail = value.find("detail"); detail != value.end())
-    communicator.detail = DetailIn(*detail);
-  return communicator;
+void Fields(auto& io, Is<collector::TracedCommunicator> auto& one) {
+  std::string id = fmt::format("{:016x}", one.id);
+  io.Object("has_identity", one.has_identity, "comm", id, "comm_name", one.name, "rank", one.rank,
+            "ranks", one.ranks, "api_version", one.api_version, "nccl_version", one.nccl_version,
+            "gpu", one.gpu_index, "gpu_uuid", one.gpu_uuid, "timing_source", one.timing_source,
+            "timing_reason", one.timing_reason, "whole_since_ns", one.whole_since_ns, "overwritten",
+            one.overwritten, "beyond_limit", one.beyond_limit, "untimed", one.untimed,
+            "in_flight_is_known", one.in_flight_is_known, "in_flight", one.in_flight, "operations",
+            one.operations, "detail", one.detail);
+  if constexpr (!std::is_const_v<std::remove_reference_t<decltype(one)>>) one.id = HexIn(id);
 }
 
-TracedProcess ProcessIn(const json& value) {
-  TracedProcess process;
-  process.pid = value.at("pid").get<uint64_t>();
-  process.uid = value.at("uid").get<uint64_t>();
-  process.executable = TextIn(value.at("executable"));
-  process.global_rank = TextIn(value.at("global_rank"));
-  process.job = TextIn(value.at(value.contains("nccl_job") ? "nccl_job" : "slurm_job_id"));
-  process.name_space = TextIn(value.at("namespace"));
-  process.pod = TextIn(value.at("pod"));
-  process.is_alive = value.at("is_alive").get<bool>();
-  process.detail_fault = Text(value.value("detail_fault", ""));
-  for (const auto& [reason, count] : value.at("losses").items()) {
-    for (size_t i = 0; i < kLossCount; ++i) {
-      if (kLosses[i].reason == reason) process.losses[i] = count.get<uint64_t>();
+void Fields(auto& io, Is<collector::TracedProcess> auto& process) {
+  io.Object("pid", process.pid, "uid", process.uid, "executable", process.executable, "global_rank",
+            process.global_rank, "nccl_job", process.job, "namespace", process.name_space, "pod",
+            process.pod, "is_alive", process.is_alive, "detail_fault", process.detail_fault,
+            "losses", process.losses, "communicators", process.communicators);
+}
+
+void Fields(auto& io, Is<NodeTrace> auto& node) {
+  io.Object("node", node.node, "realtime_offset_ns", node.realtime_offset_ns, "begin_ns",
+            node.begin_ns, "end_ns", node.end_ns, "is_polled", node.is_polled, "processes",
+            node.processes);
+}
+
+// Appends JSON. Operations are millions, so there is no tree of it.
+class Writer {
+ public:
+  explicit Writer(std::string& out) : out_(out) {}
+
+  void Row(const auto&... values) {
+    out_ += '[';
+    ((Write(values), out_ += ','), ...);
+    out_.back() = ']';
+  }
+  // Keys and values in turn.
+  void Object(const auto&... members) {
+    out_ += '{';
+    AddMembers(members...);
+    out_.back() = '}';
+  }
+  void Write(const auto& value) {
+    using Value = std::remove_cvref_t<decltype(value)>;
+    if constexpr (std::is_arithmetic_v<Value>) {
+      fmt::format_to(std::back_inserter(out_), "{}", value);
+    } else if constexpr (std::is_enum_v<Value>) {
+      Write(std::string(RowIn(RowsOf(value), value).name));
+    } else {
+      Fields(*this, value);
     }
   }
-  for (const json& one : value.at("communicators"))
-    process.communicators.push_back(CommunicatorIn(one));
-  return process;
-}
+  void Write(const std::string& text) { AppendQuoted(ValidUtf8(text, kTextLimitBytes), out_); }
+  void Write(const Waits& waits) {
+    fmt::format_to(std::back_inserter(out_), "[{}]", fmt::join(waits, ","));
+  }
+  void Write(const Losses& losses) {
+    json named = json::object();
+    for (size_t i = 0; i < kLossCount; ++i) {
+      if (losses[i] != 0) named[std::string(kLosses[i].reason)] = losses[i];
+    }
+    out_ += named.dump();
+  }
+  template <typename Value>
+  void Write(const std::optional<Value>& value) {
+    value ? Write(*value) : void(out_ += "null");
+  }
+  template <typename Value>
+  void Write(const std::vector<Value>& list) {
+    out_ += '[';
+    for (const Value& value : list) Write(value), out_ += ',';
+    if (!list.empty()) out_.pop_back();
+    out_ += ']';
+  }
 
-NodeTrace NodeIn(const json& value) {
-  NodeTrace node;
-  node.node = TextIn(value.at("node"));
-  node.realtime_offset_ns = TimeIn(value.at("realtime_offset_ns"));
-  node.begin_ns = TimeIn(value.at("begin_ns"));
-  node.end_ns = TimeIn(value.at("end_ns"));
-  node.is_polled = value.at("is_polled").get<bool>();
-  for (const json& one : value.at("processes")) node.processes.push_back(ProcessIn(one));
-  return node;
+ private:
+  void AddMembers() {}
+  void AddMembers(std::string_view key, const auto& value, const auto&... others) {
+    fmt::format_to(std::back_inserter(out_), "\"{}\":", key);
+    Write(value);
+    out_ += ',';
+    AddMembers(others...);
+  }
+
+  std::string& out_;
+};
+
+// Reads one value, which may be of any kind. Throws Foreign or json::exception.
+class Reader {
+ public:
+  explicit Reader(const json& value) : value_(value) {}
+
+  void Row(auto&... values) {
+    size_t i = 0;
+    (Reader(value_.at(i++)).Read(values), ...);
+  }
+  // Keys and values in turn. A value that is missing is null.
+  void Object() {}
+  void Object(const char* key, auto& value, auto&&... others) {
+    static const json kNull;
+    Reader(value_.contains(key) ? value_.at(key) : kNull).Read(value);
+    Object(others...);
+  }
+  void Read(auto& value) {
+    using Value = std::remove_reference_t<decltype(value)>;
+    if constexpr (std::is_same_v<Value, int64_t>) {
+      value = std::clamp(value_.get<int64_t>(), -kMostTraceNs, kMostTraceNs);  // a time
+    } else if constexpr (std::is_arithmetic_v<Value>) {
+      value = value_.get<Value>();
+    } else if constexpr (std::is_enum_v<Value>) {
+      const auto& rows = RowsOf(value);
+      const auto row = std::ranges::find(rows, value_.get<std::string>(),
+                                         [](const auto& one) { return one.name; });
+      if (row == rows.end()) throw Foreign{"it has an unknown collective or reason"};
+      value = row->id;
+    } else {
+      Fields(*this, value);
+    }
+  }
+  // The file may come from anybody, and a summary of it goes to a terminal.
+  void Read(std::string& text) { text = ValidUtf8(value_.get<std::string>(), kTextLimitBytes); }
+  void Read(Waits& waits) {
+    for (size_t i = 0; i < waits.size(); ++i)
+      waits[i] =
+          std::clamp<int64_t>(value_.at(i).get<int64_t>(), 0, kMostTraceNs / kNetworkStateCount);
+  }
+  void Read(Losses& losses) {
+    for (size_t i = 0; i < kLossCount; ++i)
+      losses[i] = value_.value(std::string(kLosses[i].reason), uint64_t{0});
+  }
+  template <typename Value>
+  void Read(std::optional<Value>& value) {
+    if (!value_.is_null()) Read(value.emplace());
+  }
+  template <typename Value>
+  void Read(std::vector<Value>& list) {
+    for (const json& one : value_.get_ref<const json::array_t&>())
+      Reader(one).Read(list.emplace_back());
+  }
+
+ private:
+  const json& value_;
+};
+
+// Parts name operations by their places in lists.
+void CheckPlaces(const collector::TracedDetail& detail) {
+  const auto require = [](size_t place, const auto& list) {
+    if (place >= list.size()) throw Foreign{"a part of an operation names no operation"};
+  };
+  for (const auto& channel : detail.channels) require(channel.operation, detail.operations);
+  for (const auto& step : detail.steps) require(step.network_operation, detail.network_operations);
+  for (const auto& one : detail.network_operations) {
+    if (one.operation) require(*one.operation, detail.operations);
+  }
 }
 
 // The events of a file are as many as operations, and are not needed.
@@ -337,8 +255,8 @@ json WithoutEvents(std::string_view text, size_t most_values) {
 }  // namespace
 
 std::string TraceSection(const std::vector<NodeTrace>& nodes) {
-  std::string out = fmt::format("{{\"version\":{},", kTraceVersion);
-  AppendList("nodes", nodes, out);
+  std::string out = fmt::format("{{\"version\":{},\"nodes\":", kTraceVersion);
+  Writer(out).Write(nodes);
   return out + "}";
 }
 
@@ -351,8 +269,11 @@ std::vector<NodeTrace> ReadTraceSection(std::string_view text, std::string& faul
       throw Foreign{"it is no trace of nccl-exporter in Chrome's format"};
     if (section->at("version") != kTraceVersion) throw Foreign{"another version wrote it"};
     std::vector<NodeTrace> nodes;
-    for (const json& one : section->at("nodes")) nodes.push_back(NodeIn(one));
+    Reader(section->at("nodes")).Read(nodes);
     if (nodes.empty()) throw Foreign{"it has no node"};
+    VisitCommunicators(nodes, [](const TracePlace&, const auto& communicator) {
+      if (communicator.detail) CheckPlaces(*communicator.detail);
+    });
     return nodes;
   } catch (const Foreign& foreign) {
     fault = foreign.what;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -13,6 +14,7 @@
 
 #include "exporter/text/utf8.h"
 #include "exporter/trace/certain_waits.h"
+#include "exporter/trace/chrome_trace.h"
 #include "exporter/trace/timeline.h"
 
 namespace nccl_exporter::exporter {
@@ -41,39 +43,18 @@ std::string Printable(const std::string& text) {
   return quoted.substr(1, quoted.size() - 2);
 }
 
-struct Place {
-  const NodeTrace* node;
-  const TracedProcess* process;
-  const TracedCommunicator* communicator;
-};
-
-template <typename Visit>
-void VisitCommunicators(const std::vector<NodeTrace>& nodes, const Visit& visit) {
-  for (const NodeTrace& node : nodes) {
-    for (const TracedProcess& process : node.processes) {
-      for (const TracedCommunicator& communicator : process.communicators)
-        visit(Place{&node, &process, &communicator});
-    }
-  }
+// Names of a process and of its communicator.
+std::string WhereText(const TracedNodes& nodes, const TracePlace& place) {
+  return Printable(DisplayNameOf(nodes[place.node], place.ProcessIn(nodes)) + ", " +
+                   DisplayNameOf(place.CommunicatorIn(nodes)));
 }
 
-std::string Name(const Place& place) {
-  return Printable(DisplayNameOf(*place.node, *place.process));
-}
-std::string TextOfCommunicator(const Place& place) {
-  return Printable(DisplayNameOf(*place.communicator));
-}
-
-int64_t LengthOf(const TracedOperation& operation) {
-  return operation.stop_ns - operation.start_ns;
-}
-
-void AddTotals(const std::vector<NodeTrace>& nodes, std::string& out) {
+void AddTotals(const TracedNodes& nodes, std::string& out) {
   size_t processes = 0, operations = 0, in_flight = 0;
   for (const NodeTrace& node : nodes) processes += node.processes.size();
-  VisitCommunicators(nodes, [&](const Place& place) {
-    operations += place.communicator->operations.size();
-    in_flight += place.communicator->in_flight.size();
+  VisitCommunicators(nodes, [&](const TracePlace&, const TracedCommunicator& communicator) {
+    operations += communicator.operations.size();
+    in_flight += communicator.in_flight.size();
   });
   const NodeTrace& first = nodes.front();
   Line(out, "{} operations of {} processes on {} nodes in {:.3f} s; {} in flight at the end",
@@ -81,37 +62,44 @@ void AddTotals(const std::vector<NodeTrace>& nodes, std::string& out) {
        static_cast<double>(first.end_ns - first.begin_ns) / kNsPerSecond, in_flight);
 }
 
-void AddSlowest(const std::vector<NodeTrace>& nodes, std::string& out) {
-  std::vector<std::pair<const TracedOperation*, Place>> all;
-  VisitCommunicators(nodes, [&](const Place& place) {
-    for (const TracedOperation& operation : place.communicator->operations)
-      all.emplace_back(&operation, place);
+// A length, and the operation that it is of, or that follows it.
+using Length = std::tuple<int64_t, const TracedOperation*, TracePlace>;
+
+// The longest ones first; the others are left out.
+void KeepLongest(std::vector<Length>& lengths) {
+  const size_t count = std::min(kSummaryRows, lengths.size());
+  std::ranges::partial_sort(lengths, lengths.begin() + static_cast<ptrdiff_t>(count),
+                            std::greater<>(), [](const Length& one) { return std::get<0>(one); });
+  lengths.resize(count);
+}
+
+void AddSlowest(const TracedNodes& nodes, std::string& out) {
+  std::vector<Length> all;
+  VisitCommunicators(nodes, [&](const TracePlace& place, const TracedCommunicator& communicator) {
+    for (const TracedOperation& operation : communicator.operations)
+      all.emplace_back(operation.stop_ns - operation.start_ns, &operation, place);
   });
-  const auto count = static_cast<ptrdiff_t>(std::min(kSummaryRows, all.size()));
-  std::ranges::partial_sort(all, all.begin() + count, std::greater<>(),
-                            [](const auto& one) { return LengthOf(*one.first); });
-  if (count == 0) return;
+  KeepLongest(all);
+  if (all.empty()) return;
   Line(out, "\nSlowest operations");
   Line(out, "{:>12} {:<14} {:>10} {:>14} {:>10}  {}", "MS", "COLLECTIVE", "SEQUENCE", "BYTES",
        "BUS GB/S", "WHERE");
-  for (ptrdiff_t i = 0; i < count; ++i) {
-    const auto& [operation, place] = all[static_cast<size_t>(i)];
-    const auto bandwidth = BusBandwidthOf(*place.communicator, *operation);
+  for (const auto& [length_ns, operation, place] : all) {
+    const auto bandwidth = BusBandwidthOf(place.CommunicatorIn(nodes), *operation);
     const std::string shown =
         bandwidth ? fmt::format("{:.1f}", static_cast<double>(*bandwidth) / kBytesPerGb) : "-";
-    Line(out, "{:>12.3f} {:<14} {:>10} {:>14} {:>10}  {}, {}", Ms(LengthOf(*operation)),
+    Line(out, "{:>12.3f} {:<14} {:>10} {:>14} {:>10}  {}", Ms(length_ns),
          TraitsOf(operation->function).name, operation->sequence, operation->bytes, shown,
-         Name(place), TextOfCommunicator(place));
+         WhereText(nodes, place));
   }
 }
 
 // The time between two kernels of a communicator: what the GPU did otherwise, or nothing.
-void AddGaps(const std::vector<NodeTrace>& nodes, std::string& out) {
-  std::vector<std::tuple<int64_t, const TracedOperation*, Place>> gaps;
-  VisitCommunicators(nodes, [&](const Place& place) {
+void AddGaps(const TracedNodes& nodes, std::string& out) {
+  std::vector<Length> gaps;
+  VisitCommunicators(nodes, [&](const TracePlace& place, const TracedCommunicator& communicator) {
     std::vector<const TracedOperation*> order;
-    for (const TracedOperation& operation : place.communicator->operations)
-      order.push_back(&operation);
+    for (const TracedOperation& operation : communicator.operations) order.push_back(&operation);
     std::ranges::sort(order, {}, &TracedOperation::start_ns);
     int64_t busy_until_ns = order.empty() ? 0 : order.front()->stop_ns;
     for (const TracedOperation* const operation : order) {
@@ -120,17 +108,13 @@ void AddGaps(const std::vector<NodeTrace>& nodes, std::string& out) {
       busy_until_ns = std::max(busy_until_ns, operation->stop_ns);
     }
   });
-  const auto count = static_cast<ptrdiff_t>(std::min(kSummaryRows, gaps.size()));
-  std::ranges::partial_sort(gaps, gaps.begin() + count, std::greater<>(),
-                            [](const auto& one) { return std::get<0>(one); });
-  if (count == 0) return;
+  KeepLongest(gaps);
+  if (gaps.empty()) return;
   Line(out, "\nLongest gaps between two traced operations of a communicator");
   Line(out, "{:>12} {:<14} {:>10}  {}", "MS", "BEFORE", "SEQUENCE", "WHERE");
-  for (ptrdiff_t i = 0; i < count; ++i) {
-    const auto& [gap_ns, operation, place] = gaps[static_cast<size_t>(i)];
-    Line(out, "{:>12.3f} {:<14} {:>10}  {}, {}", Ms(gap_ns), TraitsOf(operation->function).name,
-         operation->sequence, Name(place), TextOfCommunicator(place));
-  }
+  for (const auto& [gap_ns, operation, place] : gaps)
+    Line(out, "{:>12.3f} {:<14} {:>10}  {}", Ms(gap_ns), TraitsOf(operation->function).name,
+         operation->sequence, WhereText(nodes, place));
 }
 
 // What a rank did in the collectives with a certain last rank.
@@ -141,47 +125,33 @@ struct Waits {
 };
 
 void AddWaits(const ClockAlignment& alignment, std::string& out) {
-  const std::vector<NodeTrace>& nodes = alignment.nodes();
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, Waits> by_rank;
+  const TracedNodes& nodes = alignment.nodes();
+  std::map<TracePlace, Waits> by_rank;
   const std::vector<CertainWait> certain = CertainWaits(alignment);
   for (const CertainWait& wait : certain) {
     const std::vector<Participation>& members = alignment.meetings()[wait.meeting].members;
-    const auto of = [&](size_t i) -> Waits& {
-      return by_rank[{members[i].node, members[i].process, members[i].communicator}];
-    };
-    ++of(wait.last).last;
+    Waits& last = by_rank[members[wait.last].place];
+    ++last.last;
     for (size_t i = 0; i < members.size(); ++i) {
-      of(i).waited_ns += wait.waits_ns[i].Middle();
-      of(wait.last).caused_ns += wait.waits_ns[i].Middle();
+      by_rank[members[i].place].waited_ns += wait.waits_ns[i].Middle();
+      last.caused_ns += wait.waits_ns[i].Middle();
     }
   }
-  Line(
-      out,
-      "\nOf {} collectives that several ranks of this trace share, {} have one that surely entered "
-      "last",
-      alignment.meetings().size(), certain.size());
+  Line(out,
+       "\nOf {} collectives that several ranks of this trace share, {} have one that surely "
+       "entered last",
+       alignment.meetings().size(), certain.size());
   if (certain.empty()) return;
-  std::vector<std::pair<std::tuple<uint32_t, uint32_t, uint32_t>, Waits>> rows(by_rank.begin(),
-                                                                               by_rank.end());
+  std::vector<std::pair<TracePlace, Waits>> rows(by_rank.begin(), by_rank.end());
   std::ranges::stable_sort(rows, std::greater<>(),
                            [](const auto& row) { return row.second.caused_ns; });
   Line(out, "{:>8} {:>16} {:>12}  {}", "LAST", "OTHERS WAIT MS", "WAITS MS", "RANK");
-  for (const auto& [key, waits] : rows) {
-    const auto& [n, p, c] = key;
-    const TracedCommunicator& communicator = nodes[n].processes[p].communicators[c];
+  for (const auto& [place, waits] : rows) {
+    const TracedCommunicator& communicator = place.CommunicatorIn(nodes);
     Line(out, "{:>8} {:>16.3f} {:>12.3f}  rank {} of {}, {}", waits.last, Ms(waits.caused_ns),
          Ms(waits.waited_ns), communicator.rank, Printable(DisplayNameOf(communicator)),
-         Printable(DisplayNameOf(nodes[n], nodes[n].processes[p])));
+         Printable(DisplayNameOf(nodes[place.node], place.ProcessIn(nodes))));
   }
-}
-
-// Why operations of a communicator have no times; empty if all have.
-std::string WhyUntimed(const TracedCommunicator& communicator) {
-  const TimingReason reason = communicator.timing_reason;
-  if (!HasDurations(communicator.timing_source))
-    return fmt::format("no kernel times: {} ({})", NameOf(reason),
-                       RowIn(kTimingReasons, reason).meaning);
-  return "";
 }
 
 // By node: how closely the starts of its kernels are known against those of the first node that
@@ -189,15 +159,16 @@ std::string WhyUntimed(const TracedCommunicator& communicator) {
 std::vector<std::optional<int64_t>> KernelUncertainties(const ClockAlignment& alignment) {
   std::vector<std::optional<int64_t>> most_ns(alignment.nodes().size());
   std::map<size_t, ClockBounds> against;  // clock of the first node
+  const auto node_of = [](const Participation& member) { return member.place.node; };
   for (const Meeting& meeting : alignment.meetings()) {
-    const auto axis = std::ranges::find(meeting.members, 0u, &Participation::node);
+    const auto axis = std::ranges::find(meeting.members, 0u, node_of);
     if (axis == meeting.members.end() || alignment.IsLeftOut(meeting)) continue;
-    if (!against.contains(axis->clock))
-      against.emplace(axis->clock, alignment.Against(axis->clock));
+    ClockBounds& bounds = against[axis->clock];
+    if (bounds.empty()) bounds = alignment.Against(axis->clock);
     for (const Participation& member : meeting.members) {
-      const OffsetBounds bounds = against.at(axis->clock).At(member.clock, member.start_ns);
-      if (member.node != 0 && bounds.is_known())
-        most_ns[member.node] = std::max(most_ns[member.node].value_or(0), bounds.Uncertainty());
+      const OffsetBounds of_member = bounds[member.clock].At(member.start_ns);
+      std::optional<int64_t>& most = most_ns[node_of(member)];
+      if (of_member.is_known()) most = std::max(most.value_or(0), of_member.Uncertainty());
     }
   }
   return most_ns;
@@ -225,43 +196,44 @@ void AddMissingDetail(const std::string& where, const collector::TracedDetail& d
 
 }  // namespace
 
-std::string MissingText(const std::vector<NodeTrace>& nodes) {
+std::string MissingText(const TracedNodes& nodes) {
   std::string out;
   bool has_point_to_point = false;
-  VisitCommunicators(nodes, [&](const Place& place) {
-    const TracedCommunicator& communicator = *place.communicator;
-    const std::string where = Name(place) + ", " + TextOfCommunicator(place);
+  VisitCommunicators(nodes, [&](const TracePlace& place, const TracedCommunicator& communicator) {
+    const std::string where = WhereText(nodes, place);
     if (communicator.overwritten != 0)
       Line(out, "{}: {} operations were overwritten before they were read", where,
            communicator.overwritten);
     if (communicator.beyond_limit != 0)
       Line(out, "{}: {} operations are beyond the limit of a trace", where,
            communicator.beyond_limit);
-    if (communicator.whole_since_ns > place.node->begin_ns)
+    const NodeTrace& node = nodes[place.node];
+    if (communicator.whole_since_ns > node.begin_ns)
       Line(out, "{}: the ring holds the last {:.3f} s only", where,
-           static_cast<double>(place.node->end_ns - communicator.whole_since_ns) / kNsPerSecond);
+           static_cast<double>(node.end_ns - communicator.whole_since_ns) / kNsPerSecond);
     if (communicator.untimed.value_or(0) != 0)
       Line(out, "{}: {} operations completed without times", where, *communicator.untimed);
-    if (const std::string why = WhyUntimed(communicator); !why.empty())
-      Line(out, "{}: {}", where, why);
+    const TimingReason reason = communicator.timing_reason;
+    if (!HasDurations(communicator.timing_source))
+      Line(out, "{}: no kernel times: {} ({})", where, NameOf(reason),
+           RowIn(kTimingReasons, reason).meaning);
     if (communicator.detail) AddMissingDetail(where, *communicator.detail, communicator, out);
     if (!communicator.in_flight_is_known)
       Line(out, "{}: no event shows which operations are in flight", where);
-    has_point_to_point = has_point_to_point ||
-                         std::ranges::any_of(communicator.operations, [](const auto& operation) {
-                           return TraitsOf(operation.function).is_point_to_point;
-                         });
+    has_point_to_point |= std::ranges::any_of(communicator.operations, [](const auto& operation) {
+      return TraitsOf(operation.function).is_point_to_point;
+    });
   });
   for (const NodeTrace& node : nodes) {
     for (const TracedProcess& process : node.processes) {
+      const std::string where = Printable(DisplayNameOf(node, process));
       if (!process.detail_fault.empty())
-        Line(out, "{}: no channels and no steps: {}", Printable(DisplayNameOf(node, process)),
-             Printable(process.detail_fault));
+        Line(out, "{}: no channels and no steps: {}", where, Printable(process.detail_fault));
       for (size_t i = 0; i < kLossCount; ++i) {
-        if (process.losses[i] == 0) continue;
-        Line(out, "{}: {} {}: {} ({})", Printable(DisplayNameOf(node, process)), process.losses[i],
-             node.is_polled ? "losses in the window" : "losses since its start", kLosses[i].reason,
-             kLosses[i].meaning);
+        if (process.losses[i] != 0)
+          Line(out, "{}: {} {}: {} ({})", where, process.losses[i],
+               node.is_polled ? "losses in the window" : "losses since its start",
+               kLosses[i].reason, kLosses[i].meaning);
       }
     }
   }
@@ -273,7 +245,7 @@ std::string MissingText(const std::vector<NodeTrace>& nodes) {
 
 std::string AlignmentText(const ClockAlignment& alignment) {
   std::string out;
-  const std::vector<NodeTrace>& nodes = alignment.nodes();
+  const TracedNodes& nodes = alignment.nodes();
   const std::vector<std::optional<int64_t>> kernels_ns = KernelUncertainties(alignment);
   for (size_t n = 1; n < nodes.size(); ++n) {
     const NodeTrace& node = nodes[n];
@@ -305,7 +277,7 @@ std::string AlignmentText(const ClockAlignment& alignment) {
 }
 
 std::string TraceSummary(const ClockAlignment& alignment) {
-  const std::vector<NodeTrace>& nodes = alignment.nodes();
+  const TracedNodes& nodes = alignment.nodes();
   std::string out;
   AddTotals(nodes, out);
   if (nodes.size() > 1) out += "\nClocks\n" + AlignmentText(alignment);
