@@ -3,255 +3,321 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
-#include <string_view>
-#include <type_traits>
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <tuple>
 #include <utility>
 
-#include "exporter/text/utf8.h"
+#include "exporter/trace/certain_waits.h"
+#include "exporter/trace/chrome_events.h"
 #include "exporter/trace/trace_section.h"
-#include "proto/collective.h"
-#include "proto/network_state.h"
 
 namespace nccl_exporter::exporter {
 namespace {
 
+using collector::NodeTrace;
 using collector::TracedCommunicator;
-using collector::TracedDetail;
-using collector::TracedNetworkOperation;
+using collector::TracedOperation;
+using collector::TracedProcess;
 
-constexpr double kNsPerUs = 1e3, kBytesPerGb = 1e9;
+int64_t RealtimeOf(const ClockAlignment& alignment, size_t clock, int64_t time_ns) {
+  return time_ns + alignment.OffsetAt(clock, time_ns) +
+         alignment.nodes().front().realtime_offset_ns;
+}
 
-// The operation that a slice shows, or is a part of.
-struct Shown {
-  bool is_known = true;
-  Function function = Function::kOther;
-  uint64_t sequence = 0;
-  uint64_t bytes = 0;
+// A communicator on the way to its tracks.
+struct Drawn {
+  TracePlace place;
+  const TracedCommunicator& communicator;
+  size_t process;
+  size_t cpu, kernel;  // clocks
+  std::string name;
 };
 
-template <typename Operation>
-Shown ShownOf(const Operation& operation) {
-  return {.function = operation.function, .sequence = operation.sequence, .bytes = operation.bytes};
-}
+// Begin and end on the axis, and a place in the list of its kind.
+using Part = std::tuple<int64_t, int64_t, size_t>;
 
-Shown ShownBy(const TimelineSlice& slice, const TracedCommunicator& communicator) {
-  if (slice.kind == SliceKind::kInFlight) return ShownOf(communicator.in_flight[slice.operation]);
-  if (slice.kind != SliceKind::kChannel && slice.kind != SliceKind::kStep)
-    return ShownOf(communicator.operations[slice.operation]);
-  const TracedDetail& detail = *communicator.detail;
-  if (slice.kind == SliceKind::kChannel)
-    return ShownOf(detail.operations[detail.channels[slice.operation].operation]);
-  const auto& operation =
-      detail.network_operations[detail.steps[slice.operation].network_operation].operation;
-  return operation ? ShownOf(detail.operations[*operation]) : Shown{.is_known = false};
-}
-
-class EventWriter {
+class TraceDrawing {
  public:
-  EventWriter(const Timeline& timeline, const TracedNodes& nodes, int64_t base_ns,
-              int64_t first_pid)
-      : timeline_(timeline), nodes_(nodes), base_ns_(base_ns), first_pid_(first_pid) {}
+  TraceDrawing(const ClockAlignment& alignment, int64_t base_ns, int64_t first_pid)
+      : alignment_(alignment),
+        nodes_(alignment.nodes()),
+        events_(alignment.nodes(), base_ns, first_pid) {}
 
-  std::string Write() {
-    for (size_t i = 0; i < timeline_.processes.size(); ++i) NameProcess(i);
-    for (size_t i = 0; i < timeline_.tracks.size(); ++i) NameTrack(i);
-    for (const TimelineSlice& slice : timeline_.slices) AddSlice(slice);
-    for (const TimelineCount& count : timeline_.counts) AddCount(count);
-    for (size_t i = 0; i < timeline_.arrows.size(); ++i) AddArrow(i);
-    return std::move(out_);
+  std::string Draw() {
+    for (const auto& [n, p] : ProcessesInOrder()) {
+      const TracedProcess& process = nodes_[n].processes[p];
+      const size_t number = events_.AddProcess(DisplayNameOf(nodes_[n], process));
+      for (uint32_t c = 0; c < process.communicators.size(); ++c) DrawPlace({n, p, c}, number);
+    }
+    AddWaits();
+    return events_.Take();
   }
 
  private:
-  template <typename... Arguments>
-  void Add(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    fmt::format_to(std::back_inserter(out_), format, std::forward<Arguments>(arguments)...);
+  // Places of node and process, by job and global rank.
+  std::vector<std::pair<uint32_t, uint32_t>> ProcessesInOrder() const {
+    std::vector<std::pair<uint32_t, uint32_t>> order;
+    for (uint32_t n = 0; n < nodes_.size(); ++n) {
+      for (uint32_t p = 0; p < nodes_[n].processes.size(); ++p) order.emplace_back(n, p);
+    }
+    std::ranges::stable_sort(order, {}, [&](const auto& place) {
+      const TracedProcess& process = nodes_[place.first].processes[place.second];
+      return std::tuple(process.job, process.name_space,
+                        GlobalRankOf(process).value_or(std::numeric_limits<uint64_t>::max()));
+    });
+    return order;
   }
-  // Opens an event with its phase and place.
-  void Begin(char phase, size_t track) {
-    if (!out_.empty()) out_ += ",\n";
-    Add(R"({{"ph":"{}","pid":{},"tid":{})", phase, PidOf(timeline_.tracks[track].process),
-        TidOf(track));
+  int64_t RealtimeOf(size_t clock, int64_t time_ns) const {
+    return exporter::RealtimeOf(alignment_, clock, time_ns);
   }
-  // Perfetto before August 2025 takes threads 0 and 1 for one.
-  static size_t TidOf(size_t track) { return 1 + track; }
-  int64_t PidOf(size_t process) const { return first_pid_ + static_cast<int64_t>(process); }
-  void AddTime(std::string_view key, int64_t ns) {
-    const bool is_negative = ns < 0;
-    const uint64_t size = is_negative ? -static_cast<uint64_t>(ns) : static_cast<uint64_t>(ns);
-    Add(R"(,"{}":{}{}.{:03})", key, is_negative ? "-" : "", size / 1000, size % 1000);
+  std::optional<int64_t> UncertaintyOf(size_t clock, int64_t time_ns) const {
+    const OffsetBounds bounds = alignment_.At(clock, time_ns);
+    return bounds.is_known() ? std::optional(bounds.Uncertainty()) : std::nullopt;
   }
-  // A text, a whole number or a double; the first one of an object comes behind its brace.
-  template <typename Value>
-  void AddValue(std::string_view key, const Value& value) {
-    Add(R"({}"{}":)", out_.back() == '{' ? "" : ",", key);
-    if constexpr (std::is_convertible_v<Value, std::string_view>) {
-      AppendQuoted(value, out_);
-    } else {
-      Add("{}", value);
+  static TraceSlice SliceOf(const Drawn& of, SliceKind kind, size_t track, const Part& part) {
+    const auto& [begin_ns, end_ns, operation] = part;
+    return {.kind = kind,
+            .process = of.process,
+            .track = track,
+            .begin_ns = begin_ns,
+            .end_ns = end_ns,
+            .place = of.place,
+            .operation = operation};
+  }
+
+  void DrawPlace(const TracePlace& place, size_t process) {
+    const TracedCommunicator& communicator = place.CommunicatorIn(nodes_);
+    const bool has_detail = communicator.detail && !communicator.detail->operations.empty();
+    if (communicator.operations.empty() && communicator.in_flight.empty() && !has_detail) return;
+    const Drawn of{place,
+                   communicator,
+                   process,
+                   alignment_.CpuClockOf(place.node),
+                   alignment_.KernelClockOf(place),
+                   DisplayNameOf(communicator)};
+    AddKernels(of, AddCalls(of));
+    AddInFlight(of);
+    AddCounts(of);
+    if (!has_detail) return;
+    AddChannels(of);
+    AddSteps(of);
+  }
+
+  // The calls of one group begin at one time: they are drawn within each other. Returns those of
+  // the operations.
+  std::vector<TraceSlice> AddCalls(const Drawn& of) {
+    const std::vector<TracedOperation>& operations = of.communicator.operations;
+    const size_t track = events_.AddTrack("calls of " + of.name);
+    std::vector<size_t> order(operations.size());
+    std::vector<TraceSlice> calls(order.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::stable_sort(order, {}, [&](size_t i) { return operations[i].call_ns; });
+    for (size_t k = 0; k < order.size();) {
+      const int64_t call_ns = operations[order[k]].call_ns;
+      size_t next = k;
+      while (next < order.size() && operations[order[next]].call_ns == call_ns) ++next;
+      const int64_t begin_ns = RealtimeOf(of.cpu, call_ns);
+      int64_t end_ns = begin_ns + kDrawnCallNs;
+      if (next < order.size())
+        end_ns = std::clamp(RealtimeOf(of.cpu, operations[order[next]].call_ns), begin_ns, end_ns);
+      for (; k < next; ++k) {
+        TraceSlice& call = calls[order[k]] =
+            SliceOf(of, SliceKind::kCall, track, {begin_ns, end_ns, order[k]});
+        call.uncertainty_ns = UncertaintyOf(of.cpu, call_ns);
+        events_.Add(call);
+      }
+    }
+    return calls;
+  }
+
+  // On one track, and on further ones where they overlap, as those of one launch do: slices of a
+  // track nest or follow each other.
+  std::vector<TraceSlice> InLanes(const Drawn& of, SliceKind kind, const std::string& name,
+                                  std::vector<Part> parts) {
+    std::ranges::sort(parts);
+    std::vector<std::pair<size_t, int64_t>> lanes;  // track, and the end of its latest slice
+    std::vector<TraceSlice> slices;
+    for (const Part& part : parts) {
+      const auto& [begin_ns, end_ns, number] = part;
+      auto lane = std::ranges::find_if(
+          lanes, [begin = begin_ns](const auto& one) { return one.second <= begin; });
+      if (lane == lanes.end()) {
+        const std::string ordinal = lanes.empty() ? "" : fmt::format(" ({})", lanes.size() + 1);
+        lanes.emplace_back(events_.AddTrack(name + " of " + of.name + ordinal), 0);
+        lane = std::prev(lanes.end());
+      }
+      lane->second = end_ns;
+      slices.push_back(SliceOf(of, kind, lane->first, part));
+    }
+    return slices;
+  }
+  Part KernelPart(const Drawn& of, int64_t start_ns, int64_t stop_ns, size_t number) const {
+    const int64_t begin_ns = RealtimeOf(of.kernel, start_ns);
+    return {begin_ns, begin_ns + std::max<int64_t>(stop_ns - start_ns, 0), number};
+  }
+
+  void AddKernels(const Drawn& of, const std::vector<TraceSlice>& calls) {
+    const std::vector<TracedOperation>& operations = of.communicator.operations;
+    std::vector<Part> parts;
+    for (size_t i = 0; i < operations.size(); ++i)
+      parts.push_back(KernelPart(of, operations[i].start_ns, operations[i].stop_ns, i));
+    std::vector<TraceSlice>& kernels = kernels_[of.place];
+    kernels.resize(operations.size());
+    for (TraceSlice& kernel : InLanes(of, SliceKind::kKernel, "kernels", std::move(parts))) {
+      kernel.uncertainty_ns = UncertaintyOf(of.kernel, operations[kernel.operation].start_ns);
+      events_.Add(kernel);
+      kernels[kernel.operation] = kernel;
+      const TraceSlice& call = calls[kernel.operation];
+      if (call.begin_ns <= kernel.begin_ns) events_.AddArrow("call", call, kernel, kernel.begin_ns);
     }
   }
 
-  void NameProcess(size_t process) {
-    if (!out_.empty()) out_ += ",\n";
-    Add(R"({{"ph":"M","name":"process_name","pid":{},"args":{{)", PidOf(process));
-    AddValue("name", timeline_.processes[process]);
-    Add("}}}},\n");
-    Add(R"({{"ph":"M","name":"process_sort_index","pid":{},"args":{{"sort_index":{}}}}})",
-        PidOf(process), process);
-  }
-  void NameTrack(size_t track) {
-    if (timeline_.tracks[track].is_counter) return;
-    Begin('M', track);
-    out_ += R"(,"name":"thread_name","args":{)";
-    AddValue("name", timeline_.tracks[track].name);
-    out_ += "}}";
-    Begin('M', track);
-    Add(R"(,"name":"thread_sort_index","args":{{"sort_index":{}}}}})", track);
-  }
-  void AddSlice(const TimelineSlice& slice) {
-    const Shown shown = ShownBy(slice, slice.place.CommunicatorIn(nodes_));
-    Begin('X', slice.track);
-    AddTime("ts", slice.begin_ns - base_ns_);
-    AddTime("dur", slice.end_ns - slice.begin_ns);
-    AddValue("cat", "nccl");
-    AddValue("name", NameOfSlice(slice, shown));
-    out_ += R"(,"args":{)";
-    AddArguments(slice, shown);
-    out_ += "}}";
-  }
-  std::string NameOfSlice(const TimelineSlice& slice, const Shown& shown) const {
-    const TracedCommunicator& communicator = slice.place.CommunicatorIn(nodes_);
-    const std::string function(TraitsOf(shown.function).name);
-    switch (slice.kind) {
-      case SliceKind::kWait:
-        return "waits for " + timeline_.ranks.TextOf(slice.place.ProcessIn(nodes_), communicator,
-                                                     *slice.awaited_rank);
-      case SliceKind::kStep:
-        return NetworkOperationOf(slice).is_send ? "step sent" : "step received";
-      case SliceKind::kCall:
-        return function + " call";
-      case SliceKind::kInFlight:
-        return function + " in flight";
-      case SliceKind::kKernel:
-      case SliceKind::kChannel:
-        break;
+  // All end with the window, so they nest.
+  void AddInFlight(const Drawn& of) {
+    const auto& in_flight = of.communicator.in_flight;
+    if (in_flight.empty()) return;
+    const size_t track = events_.AddTrack("in flight of " + of.name);
+    const int64_t end_ns = RealtimeOf(of.cpu, nodes_[of.place.node].end_ns);
+    std::vector<Part> parts;
+    for (size_t i = 0; i < in_flight.size(); ++i)
+      parts.emplace_back(std::min(RealtimeOf(of.cpu, in_flight[i].call_ns), end_ns), end_ns, i);
+    std::ranges::sort(parts);
+    for (const Part& part : parts) {
+      TraceSlice slice = SliceOf(of, SliceKind::kInFlight, track, part);
+      slice.uncertainty_ns = UncertaintyOf(of.cpu, in_flight[slice.operation].call_ns);
+      events_.Add(slice);
     }
-    return function;
-  }
-  const TracedNetworkOperation& NetworkOperationOf(const TimelineSlice& step) const {
-    const TracedDetail& detail = *step.place.CommunicatorIn(nodes_).detail;
-    return detail.network_operations[detail.steps[step.operation].network_operation];
   }
 
-  // The global rank, where it is known, and that of the communicator. A negative one is not known.
-  void AddRank(const TimelineSlice& slice, const std::string& name, int64_t number) {
-    if (number < 0) return;
-    const auto rank = static_cast<uint64_t>(number);
-    const TracedCommunicator& communicator = slice.place.CommunicatorIn(nodes_);
-    if (const auto global =
-            timeline_.ranks.GlobalOf(slice.place.ProcessIn(nodes_), communicator, rank))
-      AddValue(name, *global);
-    AddValue("comm_" + name, rank);
-  }
-  void AddArguments(const TimelineSlice& slice, const Shown& shown) {
-    const TracedCommunicator& communicator = slice.place.CommunicatorIn(nodes_);
-    AddValue("comm", fmt::format("{:016x}", communicator.id));
-    if (shown.is_known) {
-      AddValue("collective", TraitsOf(shown.function).name);
-      AddRank(slice, "rank", static_cast<int64_t>(communicator.rank));
-      AddValue("ranks", communicator.ranks);
-      AddValue("sequence", shown.sequence);
-      AddValue("bytes", shown.bytes);
+  // Called and not complete, by the traced operations.
+  void AddCounts(const Drawn& of) {
+    std::map<int64_t, int64_t> changes;
+    for (const TracedOperation& operation : of.communicator.operations) {
+      const int64_t called_ns = RealtimeOf(of.cpu, operation.call_ns);
+      ++changes[called_ns];
+      --changes[std::max(called_ns, RealtimeOf(of.kernel, operation.stop_ns))];
     }
-    if (slice.kind == SliceKind::kChannel) AddChannelArguments(slice, *communicator.detail);
-    if (slice.kind == SliceKind::kStep) AddStepArguments(slice, *communicator.detail);
-    if (slice.kind == SliceKind::kInFlight) {
-      const collector::TracedInFlight& in_flight = communicator.in_flight[slice.operation];
-      AddRank(slice, "peer", in_flight.peer);
-      AddValue("parts_done", in_flight.parts_done);
-      AddValue("parts_announced", in_flight.parts_announced);
-    } else if (slice.kind == SliceKind::kKernel) {
-      const collector::TracedOperation& timed = communicator.operations[slice.operation];
-      AddValue("launch_members", timed.members);
-      if (const auto bandwidth = BusBandwidthOf(communicator, timed))
-        AddValue("bus_bandwidth_gb_per_s", static_cast<double>(*bandwidth) / kBytesPerGb);
+    for (const collector::TracedInFlight& operation : of.communicator.in_flight)
+      ++changes[RealtimeOf(of.cpu, operation.call_ns)];
+    int64_t value = 0;
+    for (const auto& [at_ns, change] : changes) {
+      value += change;
+      if (change != 0) events_.AddCount("operations in flight of " + of.name, at_ns, value);
     }
-    if (slice.awaited_rank) AddRank(slice, "last_rank", static_cast<int64_t>(*slice.awaited_rank));
-    if (slice.uncertainty_ns) AddUs("uncertainty_us", *slice.uncertainty_ns);
   }
-  void AddUs(std::string_view name, int64_t ns) {
-    AddValue(name, static_cast<double>(ns) / kNsPerUs);
+
+  void AddChannels(const Drawn& of) {
+    std::map<uint32_t, std::vector<Part>> by_channel;
+    const auto& channels = of.communicator.detail->channels;
+    for (size_t i = 0; i < channels.size(); ++i)
+      by_channel[channels[i].channel].push_back(
+          KernelPart(of, channels[i].start_ns, channels[i].stop_ns, i));
+    for (auto& [channel, parts] : by_channel)
+      AddParts(of, SliceKind::kChannel, fmt::format("channel {}", channel), std::move(parts));
   }
-  void AddChannelArguments(const TimelineSlice& slice, const TracedDetail& detail) {
-    const collector::TracedChannel& channel = detail.channels[slice.operation];
-    AddRank(slice, "peer", detail.operations[channel.operation].peer);
-    AddValue("channel", channel.channel);
+  void AddParts(const Drawn& of, SliceKind kind, const std::string& name, std::vector<Part> parts) {
+    for (const TraceSlice& slice : InLanes(of, kind, name, std::move(parts))) events_.Add(slice);
   }
-  // As the metrics have them: a receive that is not posted waits for its own GPU.
-  void AddStepArguments(const TimelineSlice& slice, const TracedDetail& detail) {
-    const TracedNetworkOperation& transfers = NetworkOperationOf(slice);
-    const auto state_ns = [&](NetworkState state) {
-      return detail.steps[slice.operation].state_ns[static_cast<size_t>(state)];
+
+  void AddSteps(const Drawn& of) {
+    std::map<std::tuple<bool, int, uint32_t>, std::vector<Part>> by_peer;
+    const collector::TracedDetail& detail = *of.communicator.detail;
+    for (size_t i = 0; i < detail.steps.size(); ++i) {
+      const collector::TracedStep& step = detail.steps[i];
+      const auto& operation = detail.network_operations[step.network_operation];
+      const int64_t end_ns = RealtimeOf(of.cpu, step.end_ns);
+      by_peer[{!operation.is_send, operation.peer, operation.channel}].emplace_back(
+          end_ns - step.LengthNs(), end_ns, i);
+    }
+    for (auto& [key, parts] : by_peer) {
+      const auto& [is_receive, peer, channel] = key;
+      const std::string rank =
+          peer < 0 ? "an unknown rank"
+                   : events_.ranks().TextOf(of.place.ProcessIn(nodes_), of.communicator,
+                                            static_cast<uint64_t>(peer));
+      AddParts(
+          of, SliceKind::kStep,
+          fmt::format("network steps {} {}, channel {}", is_receive ? "from" : "to", rank, channel),
+          std::move(parts));
+    }
+  }
+
+  // Behind all others: each is within the slice of its kernel.
+  void AddWaits() {
+    const auto kernel_of = [&](const Participation& member) -> const TraceSlice& {
+      return kernels_.at(member.place)[member.operation];
     };
-    AddValue("channel", transfers.channel);
-    AddRank(slice, "peer", transfers.peer);
-    AddValue("step_bytes_at_most", transfers.step_bytes);
-    const int64_t not_posted_ns = transfers.is_send ? 0 : state_ns(NetworkState::kPeer);
-    AddUs("waits_for_gpu_us", state_ns(NetworkState::kGpu) + not_posted_ns);
-    if (transfers.is_send) AddUs("waits_for_peer_us", state_ns(NetworkState::kPeer));
-    AddUs("waits_for_network_us", state_ns(NetworkState::kNetwork));
-    if (!transfers.is_send) AddUs("waits_for_flush_us", state_ns(NetworkState::kFlush));
+    for (const CertainWait& wait : CertainWaits(alignment_)) {
+      const std::vector<Participation>& members = alignment_.meetings()[wait.meeting].members;
+      const TraceSlice& last = kernel_of(members[wait.last]);
+      for (size_t i = 0; i < members.size(); ++i) {
+        TraceSlice slice = kernel_of(members[i]);
+        if (i == wait.last || last.begin_ns <= slice.begin_ns || last.begin_ns > slice.end_ns)
+          continue;
+        events_.AddArrow("last rank", last, slice, last.begin_ns);
+        slice.kind = SliceKind::kWait;
+        slice.end_ns = last.begin_ns;
+        slice.uncertainty_ns = wait.waits_ns[i].Uncertainty();
+        slice.awaited_rank = members[wait.last].rank;
+        events_.Add(slice);
+      }
+    }
   }
 
-  void AddCount(const TimelineCount& count) {
-    Begin('C', count.track);
-    AddTime("ts", count.at_ns - base_ns_);
-    AddValue("name", timeline_.tracks[count.track].name);
-    Add(R"(,"args":{{"operations":{}}}}})", count.value);
-  }
-  // An arrow begins with the slice that it comes from; it ends in the slice around its time. Other
-  // files have flows of their own, with numbers that begin at 1 or at a correlation.
-  void AddArrow(size_t number) {
-    constexpr uint64_t kFirstFlow = uint64_t{1} << 40;
-    const TimelineArrow& arrow = timeline_.arrows[number];
-    const std::string_view name = arrow.is_call ? "call" : "last rank";
-    const TimelineSlice& from = timeline_.slices[arrow.from];
-    Begin('s', from.track);
-    AddTime("ts", from.begin_ns - base_ns_);
-    Add(R"(,"cat":"nccl","name":"{}","id":{}}})", name, kFirstFlow + number);
-    Begin('f', timeline_.slices[arrow.to].track);
-    AddTime("ts", arrow.at_ns - base_ns_);
-    Add(R"(,"bp":"e","cat":"nccl","name":"{}","id":{}}})", name, kFirstFlow + number);
-  }
-
-  const Timeline& timeline_;
+  const ClockAlignment& alignment_;
   const TracedNodes& nodes_;
-  const int64_t base_ns_;
-  const int64_t first_pid_;
-  std::string out_;
+  ChromeEvents events_;
+  std::map<TracePlace, std::vector<TraceSlice>> kernels_;  // by operation
 };
+
+// At most the begin of everything in the trace, a whole number of microseconds of the epoch.
+int64_t BaseOf(const ClockAlignment& alignment) {
+  constexpr int64_t kNsPerUs = 1000;
+  const TracedNodes& nodes = alignment.nodes();
+  int64_t base_ns = RealtimeOf(alignment, alignment.CpuClockOf(0), nodes.front().begin_ns);
+  VisitCommunicators(nodes, [&](const TracePlace& place, const TracedCommunicator& communicator) {
+    const auto include = [&](size_t clock, int64_t time_ns) {
+      base_ns = std::min(base_ns, RealtimeOf(alignment, clock, time_ns));
+    };
+    const size_t cpu = alignment.CpuClockOf(place.node), kernel = alignment.KernelClockOf(place);
+    for (const TracedOperation& operation : communicator.operations) {
+      include(cpu, operation.call_ns);
+      include(kernel, operation.start_ns);
+    }
+    for (const auto& operation : communicator.in_flight) include(cpu, operation.call_ns);
+    if (!communicator.detail) return;
+    for (const auto& channel : communicator.detail->channels) include(kernel, channel.start_ns);
+    for (const auto& step : communicator.detail->steps) include(cpu, step.end_ns - step.LengthNs());
+  });
+  base_ns = std::max<int64_t>(base_ns, 0);
+  return base_ns - base_ns % kNsPerUs;
+}
 
 }  // namespace
 
-std::string ChromeEvents(const Timeline& timeline, const TracedNodes& nodes, int64_t base_ns,
-                         int64_t first_pid) {
-  return EventWriter(timeline, nodes, base_ns, first_pid).Write();
+std::string EventsOf(const ClockAlignment& alignment, int64_t base_ns, int64_t first_pid) {
+  return TraceDrawing(alignment, base_ns, first_pid).Draw();
 }
 
-std::string ChromeTrace(const Timeline& timeline, const TracedNodes& nodes) {
+std::string ChromeTrace(const ClockAlignment& alignment) {
+  const int64_t base_ns = BaseOf(alignment);
   return fmt::format("{{\"baseTimeNanoseconds\":{},\"displayTimeUnit\":\"ns\",\n\"{}\":{},\n",
-                     timeline.base_ns, kTraceKey, TraceSection(nodes)) +
-         "\"traceEvents\":[\n" + ChromeEvents(timeline, nodes, timeline.base_ns, 1) + "\n]}\n";
+                     base_ns, kTraceKey, TraceSection(alignment.nodes())) +
+         "\"traceEvents\":[\n" + EventsOf(alignment, base_ns, 1) + "\n]}\n";
 }
 
-std::optional<uint64_t> BusBandwidthOf(const TracedCommunicator& communicator,
-                                       const collector::TracedOperation& operation) {
-  if (operation.members != 1 || operation.stop_ns <= operation.start_ns) return std::nullopt;
-  const uint64_t bandwidth =
-      BusBandwidth(operation.function, operation.bytes, static_cast<uint32_t>(communicator.ranks),
-                   static_cast<uint64_t>(operation.stop_ns - operation.start_ns));
-  return bandwidth == 0 ? std::nullopt : std::optional(bandwidth);
+std::string DisplayNameOf(const TracedCommunicator& communicator) {
+  const std::string id = fmt::format("{:016x}", communicator.id);
+  return communicator.name.empty() ? id : communicator.name + " " + id;
+}
+
+std::string DisplayNameOf(const NodeTrace& node, const TracedProcess& process) {
+  const std::string rank = process.global_rank.empty() ? "" : "rank " + process.global_rank + " ";
+  return fmt::format("{}({}, pid {}{})", rank, node.node, process.pid,
+                     process.is_alive ? "" : ", ended");
 }
 
 }  // namespace nccl_exporter::exporter

@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Chrome trace event format, which Perfetto and chrome://tracing open. Pure functions, for any
-// thread.
+// Traces in Chrome's format: processes, tracks, slices, counters and arrows on one time axis. Pure
+// functions, for any thread.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
-#include "exporter/trace/timeline.h"
+#include "exporter/trace/clock_alignment.h"
 
 namespace nccl_exporter::exporter {
 
-// The events, with commas between them. Times are microseconds after `base_ns`, of the epoch.
-// `first_pid`: number of the first process; another file's processes may have those before.
-std::string ChromeEvents(const Timeline& timeline, const TracedNodes& nodes, int64_t base_ns,
-                         int64_t first_pid);
+// Only the begin of a call is known. It is drawn this long, or until the next one.
+inline constexpr int64_t kDrawnCallNs = 1000;
+
+// The events, as ChromeEvents has them. Processes are in the order of job and global rank; those
+// without one come last.
+std::string EventsOf(const ClockAlignment& alignment, int64_t base_ns, int64_t first_pid);
 
 // A whole file: the events, the keys that PyTorch's profiler writes as well, and the trace itself
 // under kTraceKey, from which other commands read it.
-std::string ChromeTrace(const Timeline& timeline, const TracedNodes& nodes);
+std::string ChromeTrace(const ClockAlignment& alignment);
 
-// Bytes per second; nothing if the operation shares its launch, or has no factor.
-std::optional<uint64_t> BusBandwidthOf(const collector::TracedCommunicator& communicator,
-                                       const collector::TracedOperation& operation);
+// What people call a communicator: its name, or its id.
+std::string DisplayNameOf(const collector::TracedCommunicator& communicator);
+// "rank 5 (node-0, pid 4711)".
+std::string DisplayNameOf(const collector::NodeTrace& node,
+                          const collector::TracedProcess& process);
 
 }  // namespace nccl_exporter::exporter

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,7 +13,6 @@
 #include "exporter/trace/chrome_trace.h"
 #include "exporter/trace/clock_alignment.h"
 #include "exporter/trace/kineto_file.h"
-#include "exporter/trace/timeline.h"
 #include "exporter/trace/trace_section.h"
 #include "exporter/trace/trace_summary.h"
 
@@ -25,30 +25,18 @@ void Require(bool holds, const char* promise) {
   std::abort();
 }
 
+// Which add nothing to a profile.
+const TracedNodes kNoNodes;
+
 bool IsOneLine(const std::string& fault) {
   return std::ranges::all_of(fault, [](unsigned char c) { return c >= 0x20 && c != 0x7F; });
-}
-
-void CheckTimeline(const Timeline& timeline) {
-  std::vector<int64_t> latest(timeline.tracks.size(), INT64_MIN);
-  for (const TimelineSlice& slice : timeline.slices) {
-    if (slice.kind == SliceKind::kWait) continue;
-    Require(slice.track < timeline.tracks.size(), "a slice has a track");
-    Require(slice.end_ns >= slice.begin_ns, "a slice does not end before it begins");
-    Require(slice.begin_ns >= latest[slice.track], "slices of a track are in order");
-    latest[slice.track] = slice.begin_ns;
-  }
-  for (const TimelineArrow& arrow : timeline.arrows) {
-    Require(arrow.from < timeline.slices.size() && arrow.to < timeline.slices.size(),
-            "an arrow leads from slice to slice");
-  }
 }
 
 }  // namespace
 
 void CheckInput(std::string_view input) {
   std::string fault;
-  BesideProfile(std::string(input), {}, {}, fault);
+  BesideProfile(std::string(input), ClockAlignment(kNoNodes), fault);
   Require(IsOneLine(fault), "a fault of a profile is one line");
   fault.clear();
   const std::vector<collector::NodeTrace> nodes = ReadTraceSection(input, fault);
@@ -60,9 +48,7 @@ void CheckInput(std::string_view input) {
   const std::vector<collector::NodeTrace> again = ReadTraceSection(section, again_fault);
   Require(again_fault.empty(), "what is written can be read");
   const ClockAlignment alignment(nodes);
-  const Timeline timeline = MakeTimeline(alignment);
-  CheckTimeline(timeline);
-  ChromeTrace(timeline, nodes);
+  Require(nlohmann::json::accept(ChromeTrace(alignment)), "the events are JSON");
   TraceSummary(alignment);
 }
 

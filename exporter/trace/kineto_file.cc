@@ -92,16 +92,20 @@ std::string FaultOf(const std::string& profile, Scan& scan) {
 
 }  // namespace
 
-std::string BesideProfile(const std::string& profile, const Timeline& timeline,
-                          const TracedNodes& nodes, std::string& fault) {
+std::string BesideProfile(const std::string& profile, const ClockAlignment& alignment,
+                          std::string& fault) {
   Scan scan;
   fault = FaultOf(profile, scan);
   if (!fault.empty()) return "";
   const size_t top = profile.find('{') + 1, events_at = FindEvents(profile);
   const bool has_events = profile[profile.find_first_not_of(" \t\r\n", events_at)] != ']';
-  const std::string events = ChromeEvents(timeline, nodes, scan.base_ns, scan.most_pid + 1);
+  const std::string events = EventsOf(alignment, scan.base_ns, scan.most_pid + 1);
   std::string out = profile.substr(0, top);
-  out.append("\n\"").append(kTraceKey).append("\":").append(TraceSection(nodes)).append(",");
+  out.append("\n\"")
+      .append(kTraceKey)
+      .append("\":")
+      .append(TraceSection(alignment.nodes()))
+      .append(",");
   out.append(profile, top, events_at - top).append("\n").append(events);
   if (has_events && !events.empty()) out += ',';
   return out.append(profile, events_at);

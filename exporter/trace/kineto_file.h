@@ -5,14 +5,14 @@
 
 #include <string>
 
-#include "exporter/trace/timeline.h"
+#include "exporter/trace/clock_alignment.h"
 
 namespace nccl_exporter::exporter {
 
 // The profiler's file with the events of a trace, and the trace itself under kTraceKey, as
 // ChromeTrace() has them. Any text is allowed; `fault` says in one line why it is no such file, and
 // is empty if it is one.
-std::string BesideProfile(const std::string& profile, const Timeline& timeline,
-                          const TracedNodes& nodes, std::string& fault);
+std::string BesideProfile(const std::string& profile, const ClockAlignment& alignment,
+                          std::string& fault);
 
 }  // namespace nccl_exporter::exporter

@@ -16,7 +16,6 @@
 #include "exporter/trace/clock_alignment.h"
 #include "exporter/trace/kineto_file.h"
 #include "exporter/trace/new_file.h"
-#include "exporter/trace/timeline.h"
 #include "exporter/trace/trace_section.h"
 #include "exporter/trace/trace_summary.h"
 
@@ -71,14 +70,13 @@ TracedNodes ReadAll(const std::vector<std::string>& paths, std::string& fault) {
 // Writes nodes that are aligned, beside those of the profiler's file if one is named.
 void Write(const TraceRequest& request, const ClockAlignment& alignment, TraceResult& result) {
   const TracedNodes& nodes = alignment.nodes();
-  const Timeline timeline = MakeTimeline(alignment);
   std::string text;
   if (request.append_to.empty()) {
-    text = ChromeTrace(timeline, nodes);
+    text = ChromeTrace(alignment);
   } else {
     const std::string profile = ReadText(request.append_to, result.fault);
     if (!result.fault.empty()) return;
-    text = BesideProfile(profile, timeline, nodes, result.fault);
+    text = BesideProfile(profile, alignment, result.fault);
     if (!result.fault.empty()) {
       result.fault = request.append_to + ": " + result.fault;
       return;
@@ -91,12 +89,13 @@ void Write(const TraceRequest& request, const ClockAlignment& alignment, TraceRe
   }
   result.fault = WriteNewFile(request.output, text);
   if (!result.fault.empty()) return;
-  size_t operations = 0;
+  size_t operations = 0, processes = 0;
+  for (const NodeTrace& node : nodes) processes += node.processes.size();
   VisitCommunicators(nodes, [&](const TracePlace&, const auto& communicator) {
     operations += communicator.operations.size() + communicator.in_flight.size();
   });
-  result.notes += fmt::format("{}: {} operations of {} processes\n", request.output, operations,
-                              timeline.processes.size());
+  result.notes +=
+      fmt::format("{}: {} operations of {} processes\n", request.output, operations, processes);
 }
 
 }  // namespace

@@ -85,12 +85,11 @@ class FormatsTest : public testing::Test {
  protected:
   const std::vector<collector::NodeTrace> nodes_ = ExampleNodes();
   const ClockAlignment alignment_{nodes_};
-  const Timeline timeline_ = MakeTimeline(alignment_);
 };
 
 TEST_F(FormatsTest, TheSectionGivesTheNodesBack) {
   std::string fault;
-  std::vector<collector::NodeTrace> read = ReadTraceSection(ChromeTrace(timeline_, nodes_), fault);
+  std::vector<collector::NodeTrace> read = ReadTraceSection(ChromeTrace(alignment_), fault);
   ASSERT_EQ(fault, "");
   EXPECT_EQ(read[0].processes[0].communicators[0].name, "d\\p\xEF\xBF\xBD") << "valid UTF-8";
   read[0].processes[0].communicators[0].name = nodes_[0].processes[0].communicators[0].name;
@@ -111,7 +110,7 @@ TEST_F(FormatsTest, WhatIsNoTraceIsRefusedWithTheReason) {
   EXPECT_EQ(fault_of("{\"ncclExporterTrace\":{\"version\":1,\"nodes\":[]}}"), "it has no node");
   EXPECT_EQ(fault_of("[]"), "it is no trace of nccl-exporter in Chrome's format");
   EXPECT_NE(fault_of("\x0a\x05"), "");
-  std::string text = ChromeTrace(timeline_, nodes_);
+  std::string text = ChromeTrace(alignment_);
   text.resize(text.find("traceEvents"));
   std::mt19937 random(1);
   for (int i = 0; i < 2000; ++i) {  // damage: a fault or a trace, and no crash
@@ -125,9 +124,8 @@ TEST_F(FormatsTest, WhatIsNoTraceIsRefusedWithTheReason) {
 
 // By https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
 TEST_F(FormatsTest, ChromeEventsKeepTheRulesOfTheFormat) {
-  const json file = json::parse(ChromeTrace(timeline_, nodes_));
+  const json file = json::parse(ChromeTrace(alignment_));
   EXPECT_EQ(file["displayTimeUnit"], "ns");
-  EXPECT_EQ(file["baseTimeNanoseconds"], timeline_.base_ns);
   std::map<std::pair<int, int>, std::vector<std::pair<double, double>>> slices;
   std::map<uint64_t, std::tuple<int, int, double>> starts;
   std::set<int> named;
@@ -140,7 +138,7 @@ TEST_F(FormatsTest, ChromeEventsKeepTheRulesOfTheFormat) {
       continue;
     }
     ASSERT_TRUE(named.contains(pid)) << "a process is named before its events";
-    const std::pair track(pid, event["tid"].get<int>());
+    const std::pair track(pid, event.value("tid", 0));
     const double ts = event["ts"];
     EXPECT_GE(ts, 0);
     if (phase == "X") {
@@ -161,7 +159,7 @@ TEST_F(FormatsTest, ChromeEventsKeepTheRulesOfTheFormat) {
     }
   }
   EXPECT_EQ(ends, starts.size());
-  EXPECT_EQ(ends, timeline_.arrows.size());
+  EXPECT_GT(ends, waits);
   EXPECT_GT(waits, 50u);
   EXPECT_GT(counts, 100u);
   for (auto& [track, of_track] : slices) {  // they nest or follow each other
@@ -177,7 +175,7 @@ TEST_F(FormatsTest, ChromeEventsKeepTheRulesOfTheFormat) {
 }
 
 TEST_F(FormatsTest, EachOperationIsOneSliceWithItsArguments) {
-  const json file = json::parse(ChromeTrace(timeline_, nodes_));
+  const json file = json::parse(ChromeTrace(alignment_));
   size_t kernels = 0, calls = 0;
   for (const json& event : file["traceEvents"]) {
     if (event["ph"] != "X") continue;
@@ -219,10 +217,7 @@ TEST(TraceNumbersTest, SlicesArgumentsAndTracksHaveTheGlobalRanks) {
       process.global_rank = std::to_string(11 - process.communicators[0].rank);
   }
   const ClockAlignment alignment(nodes);
-  const Timeline timeline = MakeTimeline(alignment);
-  for (size_t i = 0; i < timeline.processes.size(); ++i)
-    EXPECT_THAT(timeline.processes[i], testing::StartsWith(fmt::format("rank {} (", 8 + i)));
-  const json file = json::parse(ChromeTrace(timeline, nodes));
+  const json file = json::parse(ChromeTrace(alignment));
   std::map<int, std::string> of_process;
   size_t waits = 0;
   bool has_steps = false;
@@ -242,12 +237,14 @@ TEST(TraceNumbersTest, SlicesArgumentsAndTracksHaveTheGlobalRanks) {
     EXPECT_THAT(of_process[event["pid"]],
                 testing::StartsWith(fmt::format("rank {} (", arguments["rank"].get<int>())));
   }
+  for (const auto& [pid, name] : of_process)
+    EXPECT_THAT(name, testing::StartsWith(fmt::format("rank {} (", 7 + pid)));
   EXPECT_GT(waits, 50u);
   EXPECT_TRUE(has_steps);
 }
 
 TEST_F(FormatsTest, ChannelsAndStepsHaveTracksAndArguments) {
-  const json file = json::parse(ChromeTrace(timeline_, nodes_));
+  const json file = json::parse(ChromeTrace(alignment_));
   std::map<int, std::string> tracks;
   std::map<std::string, std::vector<json>> events;  // by the track's name
   for (const json& event : file["traceEvents"]) {
@@ -334,13 +331,13 @@ constexpr char kKineto[] = R"({
 
 TEST_F(FormatsTest, EventsAreAppendedToAFileOfPyTorch) {
   std::string fault;
-  const std::string text = BesideProfile(kKineto, timeline_, nodes_, fault);
+  const std::string text = BesideProfile(kKineto, alignment_, fault);
   ASSERT_EQ(fault, "");
   const json file = json::parse(text);
   const json before = json::parse(kKineto);
   EXPECT_EQ(file["traceName"], before["traceName"]);
   EXPECT_EQ(file["deviceProperties"], before["deviceProperties"]);
-  const json ours = json::parse(ChromeTrace(timeline_, nodes_));
+  const json ours = json::parse(ChromeTrace(alignment_));
   ASSERT_EQ(file["traceEvents"].size(), ours["traceEvents"].size() + 3);
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(file["traceEvents"][file["traceEvents"].size() - 3 + i], before["traceEvents"][i]);
@@ -350,15 +347,15 @@ TEST_F(FormatsTest, EventsAreAppendedToAFileOfPyTorch) {
     EXPECT_NEAR(event["ts"].get<double>() + 1.7e15, 1.7e15 + 2e6, 3e6) << "on one time axis";
     EXPECT_GE(event["pid"], 88124);
   }
-  EXPECT_EQ(ReadTraceSection(text, fault), ReadTraceSection(ChromeTrace(timeline_, nodes_), fault));
-  BesideProfile(text, timeline_, nodes_, fault);
+  EXPECT_EQ(ReadTraceSection(text, fault), ReadTraceSection(ChromeTrace(alignment_), fault));
+  BesideProfile(text, alignment_, fault);
   EXPECT_EQ(fault, "it is a trace of nccl-exporter already");
 }
 
 TEST_F(FormatsTest, WhatIsNoFileOfPyTorchIsRefused) {
-  const auto fault_of = [](const std::string& text) {
+  const auto fault_of = [&](const std::string& text) {
     std::string fault;
-    BesideProfile(text, {}, {}, fault);
+    BesideProfile(text, alignment_, fault);
     return fault;
   };
   EXPECT_EQ(fault_of("{\"traceEvents\":[]}"), "");

@@ -9,7 +9,6 @@
 #include "exporter/text/duration_text.h"
 #include "exporter/trace/chrome_trace.h"
 #include "exporter/trace/clock_alignment.h"
-#include "exporter/trace/timeline.h"
 #include "exporter/trace/trace_command.h"
 
 namespace nccl_exporter::exporter {
@@ -26,7 +25,7 @@ HttpResponse TracePage::Answer(const HttpRequest& request) {
   if (!lock) return {.status = 503, .headers = {}, .body = "Another trace is being made\n"};
   const std::vector<collector::NodeTrace> nodes{record_(last)};
   const ClockAlignment alignment(nodes);
-  std::string text = ChromeTrace(MakeTimeline(alignment), nodes);
+  std::string text = ChromeTrace(alignment);
   HttpResponse response{.content_type = "application/json", .headers = {}, .body = {}};
   response.headers.emplace_back("Vary", "Accept-Encoding");
   response.headers.emplace_back("Cache-Control", "no-store");

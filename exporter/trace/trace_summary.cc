@@ -14,8 +14,8 @@
 
 #include "exporter/text/utf8.h"
 #include "exporter/trace/certain_waits.h"
+#include "exporter/trace/chrome_events.h"
 #include "exporter/trace/chrome_trace.h"
-#include "exporter/trace/timeline.h"
 
 namespace nccl_exporter::exporter {
 namespace {
