@@ -46,9 +46,8 @@ HttpResponse Answer(const HttpHandler& handler, const HttpRequest& request) {
   }
 }
 
-// What the library calls is called through its C frames, which no exception may cross: where memory
-// is short, the request or the connection is given up, and the daemon goes on. Logging does not
-// throw.
+// For calls from the library's C frames, which no exception may cross: where memory is short, the
+// request or the connection is given up. Logging does not throw.
 template <typename Result, typename Call>
 Result WithoutExceptions(Result otherwise, Call call) noexcept {
   try {
@@ -63,60 +62,59 @@ Result WithoutExceptions(Result otherwise, Call call) noexcept {
 
 // From its request line to the end of its answer.
 struct RequestInProgress {
-  size_t url_bytes = 0;   // path and query as they came
-  bool has_zero = false;  // in them, encoded: the library ends the path there
+  size_t url_bytes = 0;  // path and query as they came
+  // By its length, or by an encoded zero in path or query: the library ends the path there.
+  bool is_ambiguous = false;
   bool is_announced = false;
   bool is_answered = false;
   bool is_given_up = false;  // for want of memory
 };
 
-// The headers that we know, joined by commas where there are several of a name, and the size of all
-// of them.
-struct Headers {
-  HttpRequest& request;
-  size_t bytes = 0;
-  bool are_complete = true;
-
-  static MHD_Result Add(void* self, MHD_ValueKind, const char* name, const char* value) {
-    auto& headers = *static_cast<Headers*>(self);
-    headers.are_complete &=
-        WithoutExceptions(false, [&] { return headers.Take(name, value == nullptr ? "" : value); });
-    return headers.are_complete ? MHD_YES : MHD_NO;
-  }
-
- private:
-  bool Take(const char* name, std::string_view text) {
-    bytes += std::strlen(name) + text.size();
-    const std::pair<const char*, std::string*> known[]{
-        {"Accept", &request.accept},
-        {"Accept-Encoding", &request.accept_encoding},
-        {"X-Prometheus-Scrape-Timeout-Seconds", &request.scrape_timeout},
-        {"If-None-Match", &request.if_none_match},
-        {"Authorization", &request.authorization},
-        {"Host", &request.host}};
-    for (const auto& [known_name, joined] : known) {
-      if (strcasecmp(name, known_name) != 0) continue;
-      if (!joined->empty()) *joined += ',';
-      *joined += text;
-    }
-    return true;
-  }
-};
-
-// Whether the length of the body depends on who reads the headers: several Content-Length, or one
-// beside Transfer-Encoding. A proxy and we would then see different requests (RFC 9112, 6.3).
-bool HasAmbiguousLength(MHD_Connection* connection) {
-  int lengths = 0;
-  constexpr MHD_KeyValueIterator count = [](void* counted, MHD_ValueKind, const char* name,
-                                            const char* value) {
-    auto& all = *static_cast<int*>(counted);
-    if (strcasecmp(name, "Transfer-Encoding") == 0) ++all;
-    if (strcasecmp(name, "Content-Length") != 0) return MHD_YES;
-    // One header with a list of lengths is several, too.
-    all += value != nullptr && std::strchr(value, ',') != nullptr ? 2 : 1;
-    return MHD_YES;
+// Calls `visit` with the name and the value of each header, or of each parameter of the query,
+// which the library has decoded. False if memory is short.
+template <typename Visit>
+bool VisitValues(MHD_Connection* connection, MHD_ValueKind kind, Visit visit) {
+  struct Visitor {
+    Visit& visit;
+    bool is_complete = true;
+  } visitor{visit};
+  constexpr MHD_KeyValueIterator call = [](void* self, MHD_ValueKind, const char* name,
+                                           const char* value) {
+    auto& of = *static_cast<Visitor*>(self);
+    of.is_complete = WithoutExceptions(false, [&] {
+      return of.visit(name, std::string_view(value == nullptr ? "" : value)), true;
+    });
+    return of.is_complete ? MHD_YES : MHD_NO;
   };
-  MHD_get_connection_values(connection, MHD_HEADER_KIND, count, &lengths);
+  MHD_get_connection_values(connection, kind, call, &visitor);
+  return visitor.is_complete;
+}
+
+// A header that we know, several of a name joined by commas.
+void TakeHeader(const char* name, std::string_view text, HttpRequest& request) {
+  const std::pair<const char*, std::string*> known[]{
+      {"Accept", &request.accept},
+      {"Accept-Encoding", &request.accept_encoding},
+      {"X-Prometheus-Scrape-Timeout-Seconds", &request.scrape_timeout},
+      {"If-None-Match", &request.if_none_match},
+      {"Authorization", &request.authorization},
+      {"Host", &request.host}};
+  for (const auto& [known_name, joined] : known) {
+    if (strcasecmp(name, known_name) == 0)
+      *joined += joined->empty() ? text : ',' + std::string(text);
+  }
+}
+
+// Whether the length of the body depends on who reads the headers: several Content-Length, a list
+// of them, or one beside Transfer-Encoding. A proxy and we would then see different requests
+// (RFC 9112, 6.3).
+bool HasAmbiguousLength(MHD_Connection* connection) {
+  size_t lengths = 0;
+  VisitValues(connection, MHD_HEADER_KIND, [&](const char* name, std::string_view text) {
+    if (strcasecmp(name, "Transfer-Encoding") == 0) ++lengths;
+    if (strcasecmp(name, "Content-Length") == 0)
+      lengths += text.find(',') == std::string_view::npos ? 1 : 2;
+  });
   return lengths > 1;
 }
 
@@ -134,21 +132,6 @@ std::string TakeAuthority(std::string& path) {
   path = end == path.size() ? "/" : path.substr(end);
   return authority;
 }
-
-// The parameters of the query, which the library has decoded.
-struct Query {
-  HttpRequest& request;
-  bool is_complete = true;
-
-  static MHD_Result Add(void* self, MHD_ValueKind, const char* name, const char* value) {
-    auto& query = *static_cast<Query*>(self);
-    query.is_complete &= WithoutExceptions(false, [&] {
-      query.request.query.emplace_back(name, value == nullptr ? "" : value);
-      return true;
-    });
-    return query.is_complete ? MHD_YES : MHD_NO;
-  }
-};
 
 // An answer while it is sent.
 struct Body {
@@ -187,6 +170,10 @@ OpenConnection* ConnectionOf(MHD_Connection* connection) {
   const MHD_ConnectionInfo* const place =
       MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
   return static_cast<OpenConnection*>(place->socket_context);
+}
+
+int SocketOf(MHD_Connection* connection) {
+  return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
 }
 
 }  // namespace
@@ -261,14 +248,9 @@ class HttpServer::Service {
 
   // The library does not let us refuse a connection that it has accepted: without its socket it
   // ends by itself.
-  static void Cut(MHD_Connection* connection) {
-    ::shutdown(MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
-               SHUT_RDWR);
-  }
+  static void Cut(MHD_Connection* connection) { ::shutdown(SocketOf(connection), SHUT_RDWR); }
 
   OpenConnection& Add(MHD_Connection* connection) {
-    const int socket =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     const sockaddr* const address =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
     std::shared_ptr<const void> terms;
@@ -277,13 +259,13 @@ class HttpServer::Service {
           MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION)->tls_session);
       terms = tls_->Prepare(session);
     }
-    return open_.Add(socket, ClientText(address), std::move(terms));
+    return open_.Add(SocketOf(connection), ClientText(address), std::move(terms));
   }
 
   static void* OnRequestLine(void*, const char* url, MHD_Connection*) {
     const std::string_view target = url == nullptr ? "" : url;
     return new (std::nothrow) RequestInProgress{
-        .url_bytes = target.size(), .has_zero = target.find("%00") != std::string_view::npos};
+        .url_bytes = target.size(), .is_ambiguous = target.find("%00") != std::string_view::npos};
   }
 
   // Called when the headers are in, for every part of a body that we have no use for, and at the
@@ -298,30 +280,13 @@ class HttpServer::Service {
     // Before the body, whose end is not certain. The library closes a connection that is answered
     // here.
     if (!std::exchange(request.is_announced, true)) {
-      if (!request.has_zero && !HasAmbiguousLength(connection)) return MHD_YES;
-      return WithoutExceptions(MHD_NO, [&] { return service.Refuse(connection, request); });
+      request.is_ambiguous |= HasAmbiguousLength(connection);
+      if (!request.is_ambiguous) return MHD_YES;
+    } else if (std::exchange(*body_bytes, 0) != 0) {
+      return MHD_YES;
     }
-    const bool is_complete = *body_bytes == 0;
-    *body_bytes = 0;
-    if (!is_complete) return MHD_YES;
     return WithoutExceptions(MHD_NO,
                              [&] { return service.Serve(connection, path, method, request); });
-  }
-
-  MHD_Result Refuse(MHD_Connection* connection, RequestInProgress& request) {
-    OpenConnection& open = *ConnectionOf(connection);
-    if (!open_.BeginAnswer(open)) return MHD_NO;
-    request.is_answered = true;
-    open_.BeginSending(open);
-    on_refusal_(Refusal::kAmbiguousRequest);
-    static constexpr std::string_view kBody = "Ambiguous request\n";
-    MHD_Response* const answer = MHD_create_response_from_buffer(
-        kBody.size(), const_cast<char*>(kBody.data()), MHD_RESPMEM_PERSISTENT);
-    if (answer == nullptr) return MHD_NO;
-    MHD_add_response_header(answer, "Connection", "close");
-    const MHD_Result is_queued = MHD_queue_response(connection, MHD_HTTP_BAD_REQUEST, answer);
-    MHD_destroy_response(answer);
-    return is_queued;
   }
 
   MHD_Result Serve(MHD_Connection* connection, const char* path, std::string_view method,
@@ -352,18 +317,29 @@ class HttpServer::Service {
 
   HttpResponse AnswerWithinLimits(MHD_Connection* connection, const char* path,
                                   std::string_view method, const RequestInProgress& in_progress) {
+    if (in_progress.is_ambiguous) {
+      on_refusal_(Refusal::kAmbiguousRequest);
+      HttpResponse response = Plain(400, "Ambiguous request\n");
+      response.headers = {{"Connection", "close"}};
+      return response;
+    }
     HttpRequest request{.path = path, .accept = {}, .accept_encoding = {}};
     const std::string authority = TakeAuthority(request.path);
     request.client = ConnectionOf(connection)->address();
-    Headers headers{request};
-    MHD_get_connection_values(connection, MHD_HEADER_KIND, Headers::Add, &headers);
-    Query query{request};
-    MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, Query::Add, &query);
+    size_t header_bytes = 0;
+    const bool is_complete = VisitValues(connection, MHD_HEADER_KIND,
+                                         [&](const char* name, std::string_view text) {
+                                           header_bytes += std::strlen(name) + text.size();
+                                           TakeHeader(name, text, request);
+                                         }) &&
+                             VisitValues(connection, MHD_GET_ARGUMENT_KIND,
+                                         [&](const char* name, std::string_view text) {
+                                           request.query.emplace_back(name, text);
+                                         });
     if (!authority.empty()) request.host = authority;  // RFC 9112, 3.2.2
-    if (!headers.are_complete || !query.is_complete)
-      throw std::bad_alloc();  // not answered as if it had come without them
+    if (!is_complete) throw std::bad_alloc();  // not answered as if it had come without them
     const bool is_url_too_long = in_progress.url_bytes > kUrlLimitBytes;
-    if (is_url_too_long || headers.bytes > kHeadersLimitBytes) {
+    if (is_url_too_long || header_bytes > kHeadersLimitBytes) {
       on_refusal_(Refusal::kRequestTooLarge);
       return is_url_too_long ? Plain(414, "URL too long\n") : Plain(431, "Headers too large\n");
     }

@@ -2,6 +2,7 @@
 // CertificateCredentials and priorities of GnuTLS, made when a text they are made of has changed.
 #include "exporter/http/tls_context.h"
 
+#include <arpa/inet.h>
 #include <gnutls/x509.h>
 #include <spdlog/spdlog.h>
 
@@ -11,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/http/client_certificate.h"
 #include "exporter/http/tls_priorities.h"
 
 namespace nccl_exporter::exporter {
@@ -55,6 +55,59 @@ std::string NameOf(const PemSource& source, const char* name) {
   return source.file.empty() ? std::string(name) : source.file;
 }
 
+// Whether the certificate of the session's client is valid now, for that purpose, by the
+// authorities that the session trusts. False if it has none.
+bool IsGoodClient(gnutls_session_t session) {
+  // GnuTLS takes purposes as text that it does not change.
+  gnutls_typed_vdata_st purpose{
+      .type = GNUTLS_DT_KEY_PURPOSE_OID,
+      .data = reinterpret_cast<unsigned char*>(const_cast<char*>(GNUTLS_KP_TLS_WWW_CLIENT)),
+      .size = 0};
+  unsigned faults = 0;
+  return gnutls_certificate_verify_peers(session, &purpose, 1, &faults) == GNUTLS_E_SUCCESS &&
+         faults == 0;
+}
+
+// An IPv4 or IPv6 address in network byte order, as text; empty if it has another length.
+std::string AddressText(const std::string& bytes) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (bytes.size() == 4 || bytes.size() == 16) {
+    inet_ntop(bytes.size() == 4 ? AF_INET : AF_INET6, bytes.data(), text, sizeof text);
+  }
+  return text;
+}
+
+// The subject alternative names of a certificate, as text: DNS names, addresses, e-mail addresses
+// and URIs.
+std::vector<std::string> AlternativeNames(gnutls_x509_crt_t certificate) {
+  constexpr size_t kLongestName = 4096;  // a longer one counts as none
+  std::vector<std::string> names;
+  for (unsigned i = 0;; ++i) {
+    std::string name(kLongestName, '\0');
+    size_t size = name.size();
+    const int type =
+        gnutls_x509_crt_get_subject_alt_name(certificate, i, name.data(), &size, nullptr);
+    if (type == GNUTLS_E_SHORT_MEMORY_BUFFER) continue;
+    if (type < 0) return names;
+    name.resize(size);
+    if (type == GNUTLS_SAN_IPADDRESS) names.push_back(AddressText(name));
+    if (type == GNUTLS_SAN_DNSNAME || type == GNUTLS_SAN_RFC822NAME || type == GNUTLS_SAN_URI)
+      names.push_back(name);
+  }
+}
+
+// Whether a certificate in DER has one of the names. Every certificate has if no name is asked for.
+bool HasAllowedName(const gnutls_datum_t& der, const std::vector<std::string>& allowed) {
+  if (allowed.empty()) return true;
+  gnutls_x509_crt_t certificate = nullptr;
+  if (gnutls_x509_crt_init(&certificate) < 0) return false;
+  std::vector<std::string> names;
+  if (gnutls_x509_crt_import(certificate, &der, GNUTLS_X509_FMT_DER) >= 0)
+    names = AlternativeNames(certificate);
+  gnutls_x509_crt_deinit(certificate);
+  return std::ranges::find_first_of(names, allowed) != names.end();
+}
+
 }  // namespace
 
 // What sessions are made with.
@@ -67,7 +120,9 @@ class TlsContext::Credentials {
     const std::string text = TlsPriorities(config_, error);
     if (!error.empty()) throw std::runtime_error(error);
     gnutls_priority_t priorities = nullptr;
-    Require(gnutls_priority_init(&priorities, text.c_str(), nullptr), "TLS priorities");
+    const char* wrong = "";
+    if (gnutls_priority_init(&priorities, text.c_str(), &wrong) < 0)
+      throw std::runtime_error(std::string("this GnuTLS does not know ") + wrong);
     priorities_.reset(priorities);
     gnutls_certificate_credentials_t credentials = nullptr;
     Require(gnutls_certificate_allocate_credentials(&credentials), "TLS credentials");

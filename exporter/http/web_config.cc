@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <span>
 #include <stdexcept>
 
@@ -209,18 +210,9 @@ constexpr Key kHttpKeys[] = {
     {"headers", ReadHeaders},
 };
 
-// $2b$10$ and 53 characters of its own base 64.
-bool IsBcrypt(std::string_view hash) {
-  constexpr size_t kBytes = 60;
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  if (hash.size() != kBytes || !hash.starts_with("$2") ||
-      std::string_view("aby").find(hash[2]) == std::string::npos || hash[3] != '$' ||
-      !is_digit(hash[4]) || !is_digit(hash[5]) || hash[6] != '$') {
-    return false;
-  }
-  return std::ranges::all_of(hash.substr(7), [&](char c) {
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '/';
-  });
+bool IsBcrypt(const std::string& hash) {
+  static const std::regex kBcrypt(R"(\$2[aby]\$[0-9]{2}\$[./A-Za-z0-9]{53})");
+  return std::regex_match(hash, kBcrypt);
 }
 
 // A hash that is too dear is refused here: each request with a password would hold a thread for
