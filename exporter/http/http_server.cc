@@ -136,11 +136,12 @@ std::string TakeAuthority(std::string& path) {
 // An answer while it is sent.
 struct Body {
   HttpResponse response;
+  OpenConnections& all;
   OpenConnection& connection;
 
   static ssize_t Read(void* self, uint64_t place, char* part, size_t size) {
     Body& body = *static_cast<Body*>(self);
-    body.connection.all().OnSent(body.connection);
+    body.all.OnSent(body.connection);
     const std::string_view rest = body.response.bytes().substr(place, size);
     std::memcpy(part, rest.data(), rest.size());
     return static_cast<ssize_t>(rest.size());
@@ -296,8 +297,8 @@ class HttpServer::Service {
     request.is_answered = true;
     std::unique_ptr<Body> body;
     try {
-      body =
-          std::make_unique<Body>(Body{AnswerWithinLimits(connection, path, method, request), open});
+      body = std::make_unique<Body>(
+          Body{AnswerWithinLimits(connection, path, method, request), open_, open});
     } catch (...) {
       request.is_given_up = true;
       throw;
@@ -325,7 +326,7 @@ class HttpServer::Service {
     }
     HttpRequest request{.path = path, .accept = {}, .accept_encoding = {}};
     const std::string authority = TakeAuthority(request.path);
-    request.client = ConnectionOf(connection)->address();
+    request.client = ConnectionOf(connection)->address;
     size_t header_bytes = 0;
     const bool is_complete = VisitValues(connection, MHD_HEADER_KIND,
                                          [&](const char* name, std::string_view text) {

@@ -8,14 +8,6 @@
 
 namespace nccl_exporter::exporter {
 
-OpenConnection::OpenConnection(OpenConnections& all, int socket, std::string address,
-                               std::shared_ptr<const void> held, Clock::time_point deadline)
-    : all_(all),
-      socket_(socket),
-      address_(std::move(address)),
-      held_(std::move(held)),
-      deadline_(deadline) {}
-
 OpenConnections::OpenConnections(Limits limits, RefusalCounter on_refusal)
     : limits_(limits), on_refusal_(std::move(on_refusal)), watch_([this] { Watch(); }) {}
 
@@ -38,15 +30,15 @@ template <typename IsOne>
 OpenConnection* OpenConnections::Longest(IsOne is_one) {
   OpenConnection* longest = nullptr;
   for (OpenConnection& connection : open_) {
-    if (connection.is_cut_ || !is_one(connection)) continue;
-    if (longest == nullptr || connection.since_ < longest->since_) longest = &connection;
+    if (connection.is_cut || !is_one(connection)) continue;
+    if (longest == nullptr || connection.since < longest->since) longest = &connection;
   }
   return longest;
 }
 
 size_t OpenConnections::CountOf(const std::string& address) const {
   return static_cast<size_t>(std::ranges::count_if(open_, [&](const OpenConnection& connection) {
-    return !connection.is_cut_ && connection.address_ == address;
+    return !connection.is_cut && connection.address == address;
   }));
 }
 
@@ -54,25 +46,25 @@ size_t OpenConnections::CountOf(const std::string& address) const {
 bool OpenConnections::MakeRoomOf(const std::string& address) {
   if (CountOf(address) < limits_.of_one_address) return true;
   OpenConnection* const waiting = Longest([&](const OpenConnection& connection) {
-    return !connection.is_answering_ && connection.address_ == address;
+    return !connection.is_answering && connection.address == address;
   });
   return LetGiveWay(waiting, Refusal::kConnectionsPerAddress);
 }
 
 bool OpenConnections::MakeRoomInAll(const std::string& address) {
-  const auto is_open = [](const OpenConnection& connection) { return !connection.is_cut_; };
+  const auto is_open = [](const OpenConnection& connection) { return !connection.is_cut; };
   if (static_cast<size_t>(std::ranges::count_if(open_, is_open)) < limits_.all) return true;
   OpenConnection* victim =
-      Longest([](const OpenConnection& connection) { return !connection.is_answering_; });
+      Longest([](const OpenConnection& connection) { return !connection.is_answering; });
   if (victim == nullptr)
-    victim = Longest([](const OpenConnection& connection) { return connection.is_sending_; });
+    victim = Longest([](const OpenConnection& connection) { return connection.is_sending; });
   if (victim == nullptr) {
     size_t most = CountOf(address) + 1;  // an address takes no place of one that has fewer
     for (const OpenConnection& connection : open_)
-      most = std::max(most, CountOf(connection.address_));
+      most = std::max(most, CountOf(connection.address));
     if (most > CountOf(address) + 1) {
       victim = Longest(
-          [&](const OpenConnection& connection) { return CountOf(connection.address_) == most; });
+          [&](const OpenConnection& connection) { return CountOf(connection.address) == most; });
     }
   }
   return LetGiveWay(victim, Refusal::kConnectionLimit);
@@ -81,7 +73,7 @@ bool OpenConnections::MakeRoomInAll(const std::string& address) {
 // A new connection is refused where nobody gives way to it.
 bool OpenConnections::LetGiveWay(OpenConnection* connection, Refusal cause) {
   if (connection == nullptr) return on_refusal_(cause), false;
-  connection->gave_way_ = cause;
+  connection->gave_way = cause;
   Cut(*connection);
   return true;
 }
@@ -89,15 +81,15 @@ bool OpenConnections::LetGiveWay(OpenConnection* connection, Refusal cause) {
 bool OpenConnections::GiveWay(Refusal cause) {
   const std::lock_guard lock(mutex_);
   OpenConnection* const longest =
-      Longest([](const OpenConnection& connection) { return connection.is_sending_; });
+      Longest([](const OpenConnection& connection) { return connection.is_sending; });
   return longest != nullptr && LetGiveWay(longest, cause);
 }
 
 OpenConnection& OpenConnections::Add(int socket, std::string address,
                                      std::shared_ptr<const void> held) {
   const std::lock_guard lock(mutex_);
-  OpenConnection& connection = open_.emplace_back(*this, socket, std::move(address),
-                                                  std::move(held), Clock::now() + limits_.request);
+  OpenConnection& connection = open_.emplace_back(
+      OpenConnection{socket, std::move(address), std::move(held), Clock::now() + limits_.request});
   if (is_stopping_) Cut(connection);
   has_changed_.notify_all();
   return connection;
@@ -105,34 +97,34 @@ OpenConnection& OpenConnections::Add(int socket, std::string address,
 
 bool OpenConnections::BeginAnswer(OpenConnection& connection) {
   const std::lock_guard lock(mutex_);
-  if (connection.is_cut_) return false;
-  connection.is_answering_ = true;
-  connection.since_ = Clock::now();
+  if (connection.is_cut) return false;
+  connection.is_answering = true;
+  connection.since = Clock::now();
   // The time that the answer takes to be made is ours, not the client's.
-  connection.deadline_ = Clock::time_point::max();
+  connection.deadline = Clock::time_point::max();
   return true;
 }
 
 void OpenConnections::BeginSending(OpenConnection& connection) {
   const std::lock_guard lock(mutex_);
-  connection.is_sending_ = true;
-  connection.since_ = Clock::now();
-  connection.deadline_ = connection.since_ + limits_.part;
+  connection.is_sending = true;
+  connection.since = Clock::now();
+  connection.deadline = connection.since + limits_.part;
   has_changed_.notify_all();
 }
 
 // Each part that the client takes gives it time for the next, up to the limit of the whole answer.
 void OpenConnections::OnSent(OpenConnection& connection) {
   const std::lock_guard lock(mutex_);
-  connection.deadline_ = std::min(Clock::now() + limits_.part, connection.since_ + limits_.answer);
+  connection.deadline = std::min(Clock::now() + limits_.part, connection.since + limits_.answer);
 }
 
 void OpenConnections::EndAnswer(OpenConnection& connection, bool is_taken) {
   const std::lock_guard lock(mutex_);
-  if (!is_taken) on_refusal_(connection.gave_way_.value_or(Refusal::kSlowClient));
-  connection.is_answering_ = connection.is_sending_ = false;
-  connection.since_ = Clock::now();
-  connection.deadline_ = connection.since_ + limits_.idle;
+  if (!is_taken) on_refusal_(connection.gave_way.value_or(Refusal::kSlowClient));
+  connection.is_answering = connection.is_sending = false;
+  connection.since = Clock::now();
+  connection.deadline = connection.since + limits_.idle;
   if (is_stopping_) Cut(connection);
   has_changed_.notify_all();
 }
@@ -140,7 +132,7 @@ void OpenConnections::EndAnswer(OpenConnection& connection, bool is_taken) {
 // A connection that was cut to make room is counted by that reason, and not as a bad request.
 void OpenConnections::EndUnanswered(OpenConnection& connection, Refusal cause) {
   const std::lock_guard lock(mutex_);
-  on_refusal_(connection.gave_way_.value_or(cause));
+  on_refusal_(connection.gave_way.value_or(cause));
 }
 
 void OpenConnections::Remove(OpenConnection& connection) {
@@ -152,8 +144,8 @@ void OpenConnections::Remove(OpenConnection& connection) {
 // The socket is shut down, not closed: its thread in the library sees the end, and closes it. So
 // the number cannot name another connection in between.
 void OpenConnections::Cut(OpenConnection& connection) {
-  connection.is_cut_ = true;
-  shutdown(connection.socket_, SHUT_RDWR);
+  connection.is_cut = true;
+  shutdown(connection.socket, SHUT_RDWR);
 }
 
 // Sleeps until the next deadline, or until the connections change; uses no time in between.
@@ -162,11 +154,11 @@ void OpenConnections::Watch() {
   while (!is_over_) {
     auto next = Clock::time_point::max();
     for (OpenConnection& connection : open_) {
-      if (connection.is_cut_) continue;
-      if (connection.deadline_ <= Clock::now()) {
+      if (connection.is_cut) continue;
+      if (connection.deadline <= Clock::now()) {
         Cut(connection);
       } else {
-        next = std::min(next, connection.deadline_);
+        next = std::min(next, connection.deadline);
       }
     }
     if (next == Clock::time_point::max()) {
@@ -183,10 +175,10 @@ void OpenConnections::Stop(std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
   is_stopping_ = true;
   for (OpenConnection& connection : open_) {
-    if (!connection.is_answering_) Cut(connection);
+    if (!connection.is_answering) Cut(connection);
   }
   has_changed_.wait_for(
-      lock, limit, [this] { return std::ranges::none_of(open_, &OpenConnection::is_answering_); });
+      lock, limit, [this] { return std::ranges::none_of(open_, &OpenConnection::is_answering); });
   for (OpenConnection& connection : open_) Cut(connection);
 }
 

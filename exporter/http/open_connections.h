@@ -17,33 +17,19 @@
 
 namespace nccl_exporter::exporter {
 
-class OpenConnections;
-
-// One of them. It belongs to OpenConnections, which alone looks into it.
-class OpenConnection {
- public:
+// One of them. OpenConnections alone changes it.
+struct OpenConnection {
   using Clock = std::chrono::steady_clock;
 
-  OpenConnection(OpenConnections& all, int socket, std::string address,
-                 std::shared_ptr<const void> held, Clock::time_point deadline);
-
-  OpenConnections& all() const { return all_; }
-  const std::string& address() const { return address_; }
-
- private:
-  friend class OpenConnections;
-
-  OpenConnections& all_;
-
-  const int socket_;
-  const std::string address_;
-  const std::shared_ptr<const void> held_;
-  bool is_answering_ = false;
-  bool is_sending_ = false;  // its answer is made
-  bool is_cut_ = false;
-  Clock::time_point since_ = Clock::now();  // that it waits, has its answer made, or sends it
-  Clock::time_point deadline_;
-  std::optional<Refusal> gave_way_;  // to another one: because of which limit
+  int socket;
+  std::string address;
+  std::shared_ptr<const void> held;
+  Clock::time_point deadline;
+  bool is_answering = false;
+  bool is_sending = false;  // its answer is made
+  bool is_cut = false;
+  Clock::time_point since = Clock::now();  // that it waits, has its answer made, or sends it
+  std::optional<Refusal> gave_way = {};    // to another one: because of which limit
 };
 
 // Connections are cut by shutdown() of their sockets: whoever reads or writes finds them closed by
