@@ -16,32 +16,22 @@ namespace {
 
 constexpr double kNsPerSecond = 1e9;
 
-// A counter per size class, and its unit: the count is divided by it.
+// A counter per size class of collectives, and those of sends and receives. The count is divided by
+// the unit.
 struct SizeCounter {
-  Metric metric;
+  Metric of_collectives, of_sends, of_receives;
   uint64_t collector::SizeClassSnapshot::*count;
   double unit = 1;
 };
-
-constexpr std::array kCollectiveCounters{
-    SizeCounter{Metric::kCollectiveOperations, &collector::SizeClassSnapshot::operations},
-    SizeCounter{Metric::kCollectiveBytes, &collector::SizeClassSnapshot::bytes},
-    SizeCounter{Metric::kCollectiveTimedOperations,
-                &collector::SizeClassSnapshot::timed_operations},
-    SizeCounter{Metric::kCollectiveBusySeconds, &collector::SizeClassSnapshot::busy_ns,
-                kNsPerSecond},
-};
-constexpr std::array kSendCounters{
-    SizeCounter{Metric::kSendOperations, &collector::SizeClassSnapshot::operations},
-    SizeCounter{Metric::kSendBytes, &collector::SizeClassSnapshot::bytes},
-    SizeCounter{Metric::kSendTimedOperations, &collector::SizeClassSnapshot::timed_operations},
-    SizeCounter{Metric::kSendBusySeconds, &collector::SizeClassSnapshot::busy_ns, kNsPerSecond},
-};
-constexpr std::array kRecvCounters{
-    SizeCounter{Metric::kRecvOperations, &collector::SizeClassSnapshot::operations},
-    SizeCounter{Metric::kRecvBytes, &collector::SizeClassSnapshot::bytes},
-    SizeCounter{Metric::kRecvTimedOperations, &collector::SizeClassSnapshot::timed_operations},
-    SizeCounter{Metric::kRecvBusySeconds, &collector::SizeClassSnapshot::busy_ns, kNsPerSecond},
+constexpr std::array kSizeCounters{
+    SizeCounter{Metric::kCollectiveOperations, Metric::kSendOperations, Metric::kRecvOperations,
+                &collector::SizeClassSnapshot::operations},
+    SizeCounter{Metric::kCollectiveBytes, Metric::kSendBytes, Metric::kRecvBytes,
+                &collector::SizeClassSnapshot::bytes},
+    SizeCounter{Metric::kCollectiveTimedOperations, Metric::kSendTimedOperations,
+                Metric::kRecvTimedOperations, &collector::SizeClassSnapshot::timed_operations},
+    SizeCounter{Metric::kCollectiveBusySeconds, Metric::kSendBusySeconds, Metric::kRecvBusySeconds,
+                &collector::SizeClassSnapshot::busy_ns, kNsPerSecond},
 };
 
 const FunctionGroup kSends{.members = {Function::kSend}, .labels = nullptr, .sizes = {}};
@@ -147,14 +137,14 @@ void CommunicatorSeries::AddApiCalls(const SeriesGroup& group, LabelsId labels) 
 
 void CommunicatorSeries::AddCollective(const SeriesGroup& group, LabelsId labels,
                                        const FunctionGroup& functions, const LabelsId* sizes) {
-  for (const SizeCounter& counter : kCollectiveCounters) {
-    if (!builder_.Serves(counter.metric)) continue;
+  for (const SizeCounter& counter : kSizeCounters) {
+    if (!builder_.Serves(counter.of_collectives)) continue;
     for (size_t i = 0; i < functions.sizes.size(); ++i) {
       const auto value = [&](const collector::FunctionSnapshot& counts) {
         return SumOfSizes(counts, functions.sizes[i].sizes, counter.count);
       };
       const auto sum = static_cast<double>(Sum(group, functions.members, value));
-      builder_.Add(counter.metric, labels, sizes[i], sum / counter.unit);
+      builder_.Add(counter.of_collectives, labels, sizes[i], sum / counter.unit);
     }
   }
   AddDurations(Metric::kCollectiveDuration, group, labels, functions, sizes);
@@ -171,13 +161,14 @@ void CommunicatorSeries::AddPointToPoint(const SeriesGroup& group, LabelsId labe
                                          const FunctionGroup& functions) {
   if (!WasUsed(group, functions)) return;
   const bool is_send = functions.members.front() == Function::kSend;
-  for (const SizeCounter& counter : is_send ? kSendCounters : kRecvCounters) {
-    if (!builder_.Serves(counter.metric)) continue;
+  for (const SizeCounter& counter : kSizeCounters) {
+    const Metric metric = is_send ? counter.of_sends : counter.of_receives;
+    if (!builder_.Serves(metric)) continue;
     const auto value = [&](const collector::FunctionSnapshot& counts) {
       return SumOfSizes(counts, SizeRange{}, counter.count);
     };
     const auto sum = static_cast<double>(Sum(group, functions.members, value));
-    builder_.Add(counter.metric, labels, kNoLabels, sum / counter.unit);
+    builder_.Add(metric, labels, kNoLabels, sum / counter.unit);
   }
   AddDurations(is_send ? Metric::kSendDuration : Metric::kRecvDuration, group, labels, functions,
                size_alone_labels_.data());

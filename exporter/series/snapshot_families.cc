@@ -147,10 +147,13 @@ class SnapshotFamilies {
     uint64_t uid = 0;
     Samples samples;
     Samples expected = {};  // that the next scrape may have in addition
+    DetailLevel had = DetailLevel::kAll;
 
-    // With those of the next scrape.
-    size_t Alerts() const { return samples.alerts + expected.alerts; }
-    size_t Detail() const { return samples.detail + expected.detail; }
+    // What a level adds, with those of the next scrape.
+    size_t Of(DetailLevel level) const {
+      return level == DetailLevel::kAlerts ? samples.alerts + expected.alerts
+                                           : samples.detail + expected.detail;
+    }
   };
 
   Need NeedSince(const ExpositionBuilder::Mark& mark, const SeriesGroup& group) const {
@@ -172,6 +175,7 @@ class SnapshotFamilies {
     auto expected = static_cast<size_t>(
         std::ranges::count_if(processes, [](const auto& each) { return each.unread != 0; }));
     const auto keep_if_fits = [&] {
+      expected += needs_.back().expected.All();
       fits = fits && builder_.samples() + expected <= limit;
       if (!fits) builder_.RollBack(mark_);
     };
@@ -179,14 +183,13 @@ class SnapshotFamilies {
       builder_.SetMark(mark_);
       process_series_.AddAlerts(process);
       process_series_.AddDetail(process);
-      process_needs_.push_back({.uid = process.uid(), .samples = builder_.SamplesSince(mark_)});
+      needs_.push_back({.uid = process.uid(), .samples = builder_.SamplesSince(mark_)});
       keep_if_fits();
     }
     for (const SeriesGroup& group : groups.named()) {
       builder_.SetMark(mark_);
       communicators_.AddNamed(group, true);
       needs_.push_back(NeedSince(mark_, group));
-      expected += needs_.back().expected.All();
       keep_if_fits();
     }
     if (fits) scrape_memory_.reduced.clear();
@@ -210,60 +213,18 @@ class SnapshotFamilies {
   }
 
   void AddByLevels(const std::vector<ProcessGroup>& processes, SeriesGroups& groups) {
-    // Each process may have a series of kProcessUnserved.
-    const size_t room =
-        named_limit_ - std::min(named_limit_, builder_.samples() + processes.size());
-    std::map<uint64_t, size_t> wanted;
-    for (const Need& need : process_needs_) wanted[need.uid] += need.Alerts();
-    for (const Need& need : needs_) wanted[need.uid] += need.Alerts();
-    std::map<uint64_t, size_t> shares = Shares(wanted, room);
-    std::map<uint64_t, size_t> left = shares;
-    size_t used = AddAlertsOf(processes, left);
-    SetOrder(groups);
+    SetOrder(processes.size(), groups);
     levels_.assign(needs_.size(), DetailLevel::kFolded);
-    used += Raise(DetailLevel::kAlerts, groups, shares, left);
-
-    wanted.clear();
-    for (const Need& need : process_needs_) wanted[need.uid] += need.Detail();
-    for (size_t i = 0; i < needs_.size(); ++i) {
-      if (levels_[i] != DetailLevel::kFolded) wanted[needs_[i].uid] += needs_[i].Detail();
-    }
-    shares = left = Shares(wanted, room - used);
-    AddDetailOf(processes, left);
-    Raise(DetailLevel::kAll, groups, shares, left);
-    AddToLevels(groups);
-  }
-
-  // Returns the samples that were added. A process without room for them has no detail either.
-  size_t AddAlertsOf(const std::vector<ProcessGroup>& processes, std::map<uint64_t, size_t>& left) {
-    size_t added = 0;
+    // Each process may have a series of kProcessUnserved.
+    size_t room = named_limit_ - std::min(named_limit_, builder_.samples() + processes.size());
+    room -= Raise(DetailLevel::kAlerts, room);
+    Raise(DetailLevel::kAll, room);
     for (size_t i = 0; i < processes.size(); ++i) {
-      Need& need = process_needs_[i];
-      size_t& room = left[need.uid];
-      if (need.Alerts() > room) {
-        drops_.Add(need.uid, SeriesLoss::kLeftOut, need.samples.All());
-        need = {.uid = need.uid, .samples = {}};
-        continue;
-      }
-      room -= need.Alerts();
-      added += need.Alerts();
-      process_series_.AddAlerts(processes[i]);
+      if (levels_[i] != DetailLevel::kFolded) process_series_.AddAlerts(processes[i]);
+      if (levels_[i] == DetailLevel::kAll) process_series_.AddDetail(processes[i]);
+      CountLosses(i, SeriesLoss::kLeftOut);
     }
-    return added;
-  }
-
-  void AddDetailOf(const std::vector<ProcessGroup>& processes, std::map<uint64_t, size_t>& left) {
-    for (size_t i = 0; i < processes.size(); ++i) {
-      const Need& need = process_needs_[i];
-      if (need.Detail() == 0) continue;
-      size_t& room = left[need.uid];
-      if (need.Detail() > room) {
-        drops_.Add(need.uid, SeriesLoss::kDetail, need.Detail());
-        continue;
-      }
-      room -= need.Detail();
-      process_series_.AddDetail(processes[i]);
-    }
+    AddToLevels(processes.size(), groups);
   }
 
   // 0: in use, 1: of processes that have ended without finalizing it, 2: finalized.
@@ -276,29 +237,43 @@ class SnapshotFamilies {
     return use;
   }
 
-  // A slot of a segment may be used again, so the snapshot's order is not that of age.
-  void SetOrder(const SeriesGroups& groups) {
+  // Processes first. A slot of a segment may be used again, so the snapshot's order is not that of
+  // age.
+  void SetOrder(size_t processes, const SeriesGroups& groups) {
     order_.resize(needs_.size());
     std::iota(order_.begin(), order_.end(), size_t{0});
-    std::ranges::stable_sort(order_, {}, [&](size_t i) {
-      const SeriesGroup& group = groups.named()[i];
-      return std::pair(UseOf(group), group.CreatedRealtimeNs());
-    });
+    std::stable_sort(order_.begin() + static_cast<ptrdiff_t>(processes), order_.end(),
+                     [&](size_t one, size_t other) {
+                       const auto rank = [&](size_t i) {
+                         const SeriesGroup& group = groups.named()[i - processes];
+                         return std::pair(UseOf(group), group.CreatedRealtimeNs());
+                       };
+                       return rank(one) < rank(other);
+                     });
+    for (size_t i = processes; i < needs_.size(); ++i) {
+      const auto reduced = scrape_memory_.reduced.find(groups.named()[i - processes].labels);
+      if (reduced != scrape_memory_.reduced.end()) needs_[i].had = reduced->second;
+    }
   }
 
-  // Raises the groups that have the level before to this one, in their order, as far as there is
-  // room. Returns the room that they take.
-  size_t Raise(DetailLevel level, const SeriesGroups& groups,
-               const std::map<uint64_t, size_t>& shares, std::map<uint64_t, size_t>& left) {
+  // Raises those that have the level before to this one, in their order, as far as their users'
+  // shares of the room go. Returns the room that they take.
+  size_t Raise(DetailLevel level, size_t room) {
+    const auto is_next = [&](size_t i) {
+      return static_cast<size_t>(levels_[i]) + 1 == static_cast<size_t>(level);
+    };
+    std::map<uint64_t, size_t> wanted;
+    for (const size_t i : order_) {
+      if (is_next(i)) wanted[needs_[i].uid] += needs_[i].Of(level);
+    }
+    const std::map<uint64_t, size_t> shares = Shares(wanted, room);
+    std::map<uint64_t, size_t> left = shares;
     size_t taken = 0;
     for (const size_t i : order_) {
-      if (static_cast<size_t>(levels_[i]) + 1 != static_cast<size_t>(level)) continue;
-      const auto reduced = scrape_memory_.reduced.find(groups.named()[i].labels);
-      const bool was_lost = reduced != scrape_memory_.reduced.end() && reduced->second < level;
+      if (!is_next(i)) continue;
       const uint64_t uid = needs_[i].uid;
-      const size_t samples =
-          level == DetailLevel::kAlerts ? needs_[i].Alerts() : needs_[i].Detail();
-      const size_t reserve = was_lost ? shares.at(uid) / kReserveDivisor : 0;
+      const size_t samples = needs_[i].Of(level);
+      const size_t reserve = needs_[i].had < level ? shares.at(uid) / kReserveDivisor : 0;
       if (samples != 0 && samples + reserve > left[uid]) continue;
       left[uid] -= samples;
       taken += samples;
@@ -307,20 +282,22 @@ class SnapshotFamilies {
     return taken;
   }
 
-  void AddToLevels(SeriesGroups& groups) {
+  // The needs of `groups` are behind those of the processes.
+  void AddToLevels(size_t processes, SeriesGroups& groups) {
     std::map<SharedLabels, DetailLevel> reduced;
     std::vector<size_t> folded;
-    for (size_t i = 0; i < levels_.size(); ++i) {
+    for (size_t i = 0; i < groups.named().size(); ++i) {
       const SeriesGroup& group = groups.named()[i];
-      if (levels_[i] < DetailLevel::kAll) reduced[group.labels] = levels_[i];
-      CountLosses(needs_[i], levels_[i]);
-      if (levels_[i] == DetailLevel::kFolded) {
+      const DetailLevel level = levels_[processes + i];
+      if (level < DetailLevel::kAll) reduced[group.labels] = level;
+      CountLosses(processes + i, SeriesLoss::kFolded);
+      if (level == DetailLevel::kFolded) {
         folded.push_back(i);
         for (const GroupMember& member : group.members)
           folded_of_[member.process] += member.IsInUse();
         RememberShared(group);  // for when it has series again
       } else {
-        communicators_.AddNamed(group, levels_[i] == DetailLevel::kAll);
+        communicators_.AddNamed(group, level == DetailLevel::kAll);
       }
     }
     scrape_memory_.reduced = std::move(reduced);
@@ -331,10 +308,11 @@ class SnapshotFamilies {
     if (group.members.size() > 1) scrape_memory_.departed.Remember(group.labels, group.members);
   }
 
-  void CountLosses(const Need& need, DetailLevel level) {
-    if (level == DetailLevel::kFolded)
-      drops_.Add(need.uid, SeriesLoss::kFolded, need.samples.All());
-    if (level == DetailLevel::kAlerts)
+  // `whole`: what it is if there are not even alert series.
+  void CountLosses(size_t i, SeriesLoss whole) {
+    const Need& need = needs_[i];
+    if (levels_[i] == DetailLevel::kFolded) drops_.Add(need.uid, whole, need.samples.All());
+    if (levels_[i] == DetailLevel::kAlerts)
       drops_.Add(need.uid, SeriesLoss::kDetail, need.samples.detail);
   }
 
@@ -376,8 +354,7 @@ class SnapshotFamilies {
   ProcessSeries process_series_;
   CommunicatorSeries communicators_;
   ExpositionBuilder::Mark mark_;
-  std::vector<Need> process_needs_;  // of the processes, in their order
-  // Of SeriesGroups::named(), in its order.
+  // Of the processes, and of SeriesGroups::named() behind them, in their order.
   std::vector<Need> needs_;
   std::vector<DetailLevel> levels_;
   std::vector<size_t> order_;  // indices, those that matter most first
