@@ -3,6 +3,8 @@
 // no sense is skipped.
 #include "exporter/exposition/negotiation.h"
 
+#include <strings.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
@@ -19,13 +21,8 @@ struct Preference {
   double quality = 1;
 };
 
-char Lower(char character) {
-  return character >= 'A' && character <= 'Z' ? static_cast<char>(character - 'A' + 'a')
-                                              : character;
-}
-
 bool EqualsIgnoringCase(std::string_view a, std::string_view b) {
-  return std::ranges::equal(a, b, [](char x, char y) { return Lower(x) == Lower(y); });
+  return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
 }
 
 std::string_view Trim(std::string_view text) {
@@ -75,19 +72,15 @@ Preference ParsePreference(std::string_view entry) {
 }
 
 std::optional<Format> FormatOf(const Preference& preference) {
-  if (EqualsIgnoringCase(preference.name, "application/vnd.google.protobuf")) {
-    const bool is_ours = preference.proto == "io.prometheus.client.MetricFamily" &&
-                         preference.encoding == "delimited";
-    return is_ours ? std::optional(Format::kProtobuf) : std::nullopt;
-  }
-  if (EqualsIgnoringCase(preference.name, "application/openmetrics-text")) {
-    const bool is_ours = preference.version.empty() || preference.version == "1.0.0";
-    return is_ours ? std::optional(Format::kOpenMetrics) : std::nullopt;
-  }
-  for (const std::string_view text : {"text/plain", "text/*", "*/*"}) {
-    if (EqualsIgnoringCase(preference.name, text)) return Format::kText;
-  }
-  return std::nullopt;
+  const auto is = [&](std::string_view name) { return EqualsIgnoringCase(preference.name, name); };
+  if (is("application/vnd.google.protobuf") &&
+      preference.proto == "io.prometheus.client.MetricFamily" && preference.encoding == "delimited")
+    return Format::kProtobuf;
+  if (is("application/openmetrics-text") &&
+      (preference.version.empty() || preference.version == "1.0.0"))
+    return Format::kOpenMetrics;
+  const bool is_text = is("text/plain") || is("text/*") || is("*/*");
+  return is_text ? std::optional(Format::kText) : std::nullopt;
 }
 
 }  // namespace

@@ -38,16 +38,8 @@ enum HistogramField : uint32_t {
 };
 
 uint64_t TypeNumber(MetricType type) {
-  switch (type) {
-    case MetricType::kCounter:
-      return 0;
-    case MetricType::kHistogram:
-      return 4;
-    case MetricType::kGauge:
-    case MetricType::kInfo:
-      break;
-  }
-  return 1;
+  if (type == MetricType::kCounter) return 0;
+  return type == MetricType::kHistogram ? 4 : 1;
 }
 
 // Encodes one family after the other; the scratch strings keep their memory.
@@ -85,20 +77,14 @@ class FamilyMessages {
   }
 
   MetricField AppendValue(const Family& family, const Series& series) {
-    switch (family.type) {
-      case MetricType::kCounter:
-        AppendDouble(kValue, series.value, value_);
-        AppendCreated(kCounterCreated, series);
-        return kCounter;
-      case MetricType::kHistogram:
-        AppendHistogram(family.scale, series);
-        return kHistogram;
-      case MetricType::kGauge:
-      case MetricType::kInfo:
-        break;
+    if (family.type == MetricType::kHistogram) {
+      AppendHistogram(family.scale, series);
+      return kHistogram;
     }
     AppendDouble(kValue, series.value, value_);
-    return kGauge;
+    if (family.type != MetricType::kCounter) return kGauge;
+    AppendCreated(kCounterCreated, series);
+    return kCounter;
   }
 
   void AppendCreated(uint32_t field, const Series& series) {

@@ -37,11 +37,15 @@ class SampleText {
       : exposition_(exposition), spell_bound_(spell_bound) {}
 
   // Appends the samples of a family of `exposition`.
-  void Append(const Family& family, std::string& out) const;
+  void Append(const Family& family, std::string& out) const {
+    if (family.type != MetricType::kHistogram) return AppendScalars(family, out);
+    std::vector<std::string> bounds;
+    for (const double bound : family.scale.bounds) bounds.push_back(spell_bound_(bound));
+    for (const Series& series : family.series) AppendHistogram(family, series, bounds, out);
+  }
 
  private:
   std::string_view LabelsText(LabelsId id) const { return exposition_.labels[id]->text(); }
-  std::string AllLabels(const Series& series) const;
   void AppendScalars(const Family& family, std::string& out) const;
   void AppendHistogram(const Family& family, const Series& series,
                        const std::vector<std::string>& bounds, std::string& out) const;
@@ -49,13 +53,6 @@ class SampleText {
   const Exposition& exposition_;
   SpellBound spell_bound_;
 };
-
-void SampleText::Append(const Family& family, std::string& out) const {
-  if (family.type != MetricType::kHistogram) return AppendScalars(family, out);
-  std::vector<std::string> bounds;
-  for (const double bound : family.scale.bounds) bounds.push_back(spell_bound_(bound));
-  for (const Series& series : family.series) AppendHistogram(family, series, bounds, out);
-}
 
 void SampleText::AppendScalars(const Family& family, std::string& out) const {
   constexpr size_t kPunctuationBytes = 8;  // braces, comma, space and line feed are 5
@@ -81,16 +78,12 @@ void SampleText::AppendScalars(const Family& family, std::string& out) const {
   }
 }
 
-std::string SampleText::AllLabels(const Series& series) const {
+void SampleText::AppendHistogram(const Family& family, const Series& series,
+                                 const std::vector<std::string>& bounds, std::string& out) const {
   std::string labels(LabelsText(series.group_labels));
   const std::string_view variable = LabelsText(series.variable_labels);
   if (!labels.empty() && !variable.empty()) labels += ',';
-  return labels += variable;
-}
-
-void SampleText::AppendHistogram(const Family& family, const Series& series,
-                                 const std::vector<std::string>& bounds, std::string& out) const {
-  const std::string labels = AllLabels(series);
+  labels += variable;
   const std::string bucket =
       family.name + "_bucket{" + labels + (labels.empty() ? "" : ",") + "le=\"";
   const std::string tail = labels.empty() ? " " : '{' + labels + "} ";
@@ -125,22 +118,21 @@ void SampleText::AppendHistogram(const Family& family, const Series& series,
   out.append(family.name).append("_count").append(tail).append(std::to_string(count)).append("\n");
 }
 
-std::string_view TypeName(MetricType type) {
-  switch (type) {
-    case MetricType::kCounter:
-      return "counter";
-    case MetricType::kHistogram:
-      return "histogram";
-    case MetricType::kGauge:
-    case MetricType::kInfo:
-      break;
-  }
-  return "gauge";
+// A line that begins with a keyword and the name of a family.
+void AppendLine(std::string_view keyword, std::string_view name, std::string_view text,
+                std::string& out) {
+  out.append("# ").append(keyword).append(" ").append(name).append(" ").append(text).append("\n");
 }
 
-// OpenMetrics has one type more.
-std::string_view OpenMetricsTypeName(MetricType type) {
-  return type == MetricType::kInfo ? "info" : TypeName(type);
+std::string Escaped(std::string_view text, bool escape_quotes) {
+  std::string escaped;
+  AppendEscaped(text, escape_quotes, escaped);
+  return escaped;
+}
+
+std::string_view TypeName(MetricType type) {
+  if (type == MetricType::kCounter) return "counter";
+  return type == MetricType::kHistogram ? "histogram" : "gauge";
 }
 
 }  // namespace
@@ -149,13 +141,8 @@ void TextEncoder::Encode(const Exposition& exposition, std::string& out) const {
   const SampleText samples(exposition, BoundText);
   for (const Family& family : exposition.families) {
     if (family.series.empty()) continue;
-    out.append("# HELP ").append(family.name).append(" ");
-    AppendEscaped(family.help, false, out);
-    out.append("\n# TYPE ")
-        .append(family.name)
-        .append(" ")
-        .append(TypeName(family.type))
-        .append("\n");
+    AppendLine("HELP", family.name, Escaped(family.help, false), out);
+    AppendLine("TYPE", family.name, TypeName(family.type), out);
     samples.Append(family, out);
   }
 }
@@ -165,17 +152,10 @@ void OpenMetricsEncoder::Encode(const Exposition& exposition, std::string& out) 
   for (const Family& family : exposition.families) {
     if (family.series.empty()) continue;
     const std::string_view name = SampleFamilyName(family);
-    out.append("# TYPE ")
-        .append(name)
-        .append(" ")
-        .append(OpenMetricsTypeName(family.type))
-        .append("\n");
-    if (NameEndsInUnit(name, family.unit)) {
-      out.append("# UNIT ").append(name).append(" ").append(family.unit).append("\n");
-    }
-    out.append("# HELP ").append(name).append(" ");
-    AppendEscaped(family.help, true, out);
-    out.append("\n");
+    AppendLine("TYPE", name, family.type == MetricType::kInfo ? "info" : TypeName(family.type),
+               out);
+    if (NameEndsInUnit(name, family.unit)) AppendLine("UNIT", name, family.unit, out);
+    AppendLine("HELP", name, Escaped(family.help, true), out);
     samples.Append(family, out);
   }
   out.append("# EOF\n");

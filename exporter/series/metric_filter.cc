@@ -12,22 +12,13 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-std::vector<std::string_view> Families() {
-  std::vector<std::string_view> names;
-  for (const MetricRow& row : kMetrics) names.push_back(row.name);
-  return names;
-}
-
 // A pattern is a family's name, the beginning of names before a '*', or the word for all
 // histograms.
-bool Matches(std::string_view family, std::string_view pattern) {
-  if (pattern == kHistograms) {
-    const auto row = std::ranges::find(kMetrics, family, &MetricRow::name);
-    return row != kMetrics.end() && row->type == MetricType::kHistogram;
-  }
-  if (!pattern.ends_with('*')) return family == pattern;
+bool Matches(const MetricRow& family, std::string_view pattern) {
+  if (pattern == kHistograms) return family.type == MetricType::kHistogram;
+  if (!pattern.ends_with('*')) return family.name == pattern;
   pattern.remove_suffix(1);
-  return family.starts_with(pattern);
+  return family.name.starts_with(pattern);
 }
 
 std::optional<double> Positive(std::string_view text) {
@@ -91,17 +82,17 @@ HistogramScale ScaleOf(const std::vector<int>& classic_bounds, std::optional<int
 
 std::string MetricFilter::Disable(std::string_view pattern) {
   bool is_known = false;
-  std::vector<std::string_view> names = Families();
-  for (const std::string_view family : names) {
+  std::vector<std::string_view> names{kHistograms};
+  for (const MetricRow& family : kMetrics) {
+    names.push_back(family.name);
     if (!Matches(family, pattern)) continue;
-    disabled_.insert(family);
+    disabled_.insert(family.name);
     is_known = true;
   }
-  if (is_known) return "";
   // Nearest to what was typed: mostly a slip of one letter.
-  names.push_back(kHistograms);
-  return "no family is called '" + std::string(pattern) + "'; the nearest is " +
-         std::string(NearestName(pattern, names));
+  return is_known ? ""
+                  : "no family is called '" + std::string(pattern) + "'; the nearest is " +
+                        std::string(NearestName(pattern, names));
 }
 
 std::string MetricFilter::DropLabel(std::string_view label) {

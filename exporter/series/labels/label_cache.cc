@@ -103,23 +103,23 @@ const SharedLabels& LabelCache::OfOthers(const collector::ProcessSnapshot& proce
 }
 
 LabelCache::ProcessEntry& LabelCache::EntryOf(const collector::ProcessSnapshot& process) {
+  const auto fill = [&](ProcessEntry& entry) {
+    const auto make = [&](SharedLabels& set,
+                          Labels (*labels_of)(const collector::ProcessSnapshot&)) {
+      if (!set)
+        set = Intern(WithUserLabels(labels_of(process), process), process.uid, series_budget_);
+    };
+    make(entry.process, ProcessLabels);
+    make(entry.others, OtherCommunicatorLabels);
+  };
   auto place = processes_.find(process.file);
   if (place == processes_.end() || place->second.parts != PartsOf(process)) {
     has_replaced_ |= place != processes_.end();
-    ProcessEntry entry{.parts = PartsOf(process),
-                       .process = Intern(WithUserLabels(ProcessLabels(process), process),
-                                         process.uid, series_budget_),
-                       .others = Intern(WithUserLabels(OtherCommunicatorLabels(process), process),
-                                        process.uid, series_budget_),
-                       .communicators = {}};
+    ProcessEntry entry{.parts = PartsOf(process), .process = {}, .others = {}, .communicators = {}};
+    fill(entry);
     place = processes_.insert_or_assign(process.file, std::move(entry)).first;
-  } else if (ProcessEntry& entry = place->second; entry.used_in_sweep != sweep_) {
-    if (!entry.process)
-      entry.process =
-          Intern(WithUserLabels(ProcessLabels(process), process), process.uid, series_budget_);
-    if (!entry.others)
-      entry.others = Intern(WithUserLabels(OtherCommunicatorLabels(process), process), process.uid,
-                            series_budget_);
+  } else if (place->second.used_in_sweep != sweep_) {
+    fill(place->second);
   }
   place->second.used_in_sweep = sweep_;
   return place->second;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -48,10 +47,6 @@ std::string NcclVersionText(int version) {
          std::to_string(version % 100);
 }
 
-std::string NumberText(const std::optional<uint32_t>& number) {
-  return number ? std::to_string(*number) : "";
-}
-
 }  // namespace
 
 Labels UserLabels(const collector::ProcessSnapshot& process) {
@@ -84,22 +79,6 @@ Labels OtherCommunicatorLabels(const collector::ProcessSnapshot& process) {
   Append(labels, "gpu", "");
   AppendJobLabels(labels, process);
   return labels;
-}
-
-std::string GlobalRank(const collector::ProcessSnapshot& process) {
-  return NumberText(process.numbers.global_rank);
-}
-
-std::string GlobalRank(const collector::CommunicatorSnapshot& communicator) {
-  return NumberText(communicator.numbers.global_rank);
-}
-
-std::string LocalRank(const collector::ProcessSnapshot& process) {
-  return NumberText(process.numbers.local_rank);
-}
-
-std::string LocalRank(const collector::CommunicatorSnapshot& communicator) {
-  return NumberText(communicator.numbers.local_rank);
 }
 
 Labels ProcessLabels(const collector::ProcessSnapshot& process) {

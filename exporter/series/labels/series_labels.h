@@ -37,10 +37,14 @@ Labels OtherCommunicatorLabels(const collector::ProcessSnapshot& process);
 
 // Number of the rank in its job and on its node; empty where it is not proven. A process may have
 // had several: its own is that of the communicator that was made last.
-std::string GlobalRank(const collector::ProcessSnapshot& process);
-std::string GlobalRank(const collector::CommunicatorSnapshot& communicator);
-std::string LocalRank(const collector::ProcessSnapshot& process);
-std::string LocalRank(const collector::CommunicatorSnapshot& communicator);
+template <typename Snapshot>
+std::string GlobalRank(const Snapshot& of) {
+  return of.numbers.global_rank ? std::to_string(*of.numbers.global_rank) : "";
+}
+template <typename Snapshot>
+std::string LocalRank(const Snapshot& of) {
+  return of.numbers.local_rank ? std::to_string(*of.numbers.local_rank) : "";
+}
 
 // Labels of every series of a process.
 Labels ProcessLabels(const collector::ProcessSnapshot& process);
