@@ -105,9 +105,9 @@ TEST_F(FormatsTest, WhatIsNoTraceIsRefusedWithTheReason) {
     return fault;
   };
   EXPECT_EQ(fault_of("{\"traceEvents\":[]}"), "it is no trace of nccl-exporter in Chrome's format");
-  EXPECT_EQ(fault_of("{\"ncclExporterTrace\":{\"version\":2,\"nodes\":[]}}"),
+  EXPECT_EQ(fault_of("{\"ncclExporterTrace\":{\"version\":1,\"nodes\":[]}}"),
             "another version wrote it");
-  EXPECT_EQ(fault_of("{\"ncclExporterTrace\":{\"version\":1,\"nodes\":[]}}"), "it has no node");
+  EXPECT_EQ(fault_of("{\"ncclExporterTrace\":{\"version\":2,\"nodes\":[]}}"), "it has no node");
   EXPECT_EQ(fault_of("[]"), "it is no trace of nccl-exporter in Chrome's format");
   EXPECT_NE(fault_of("\x0a\x05"), "");
   std::string text = ChromeTrace(alignment_);
