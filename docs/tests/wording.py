@@ -1,16 +1,17 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Finds what is hard to read in Markdown documents. Usage: wording.py FILE..."""
+"""Finds phrases that are hard to read in Markdown documents and in comments of sources. Usage: wording.py FILE..."""
 import pathlib
 import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import comments
 import markdown
 
 LONGEST_SENTENCE = 30  # words: a reader whose first language is another one loses the subject of longer ones
 
-# What we do not write, and what we write instead.
+# Words that we do not write, and their replacements.
 AVOIDED = {
     r'tell|tells|told|telling': 'report, say, show, detect, distinguish',
     r'dear': 'expensive',
@@ -27,6 +28,16 @@ AVOIDED = {
 }
 AVOIDED_RE = re.compile(r'\b(?:' + '|'.join(f'({pattern})' for pattern in AVOIDED) + r')\b', re.IGNORECASE)
 RELATIVE_START = re.compile(r'(?:Who|What|Whoever|Where)\b')
+
+# A comment is read alone: in a tooltip, a diff, a search. One that begins like this leaves out its subject.
+WITHOUT_SUBJECT = re.compile(r'(?:(?:The )?same|(?:As|See|Like) above|Of|And|But|What|Who|Whoever|How|Which)\b', re.IGNORECASE)
+# The subject of a comment behind code is that code: "int size;  // of the header".
+CONTINUES_CODE = re.compile(r'(?:of|and|but)\b')
+
+COLUMNS = 100  # as in .clang-format
+# The formatter cuts a line that is too long, and leaves the rest alone on the next one. A line that ends earlier by choice is no such scar.
+LEAST_ROOM = 10  # columns that are still free after the next line's first word
+ITEM = re.compile(r'\s*(?:[-*|+] |\d+\. )')
 
 
 def findings(text):
@@ -45,11 +56,51 @@ def findings(text):
                 yield number, f'"{match.group()}", write {instead}: {sentence}'
 
 
+def _is_plain(line):
+    """Whether a line of a comment is running text: neither indented, nor an item of a list, nor part of a table or picture."""
+    return re.match(r' ?\S', line) and not ITEM.match(line) and not re.search(r'\S {2,}\S|--|\|', line)
+
+
+def _broken_lines(comment, source_lines):
+    """(line, finding) of each line of a comment that the formatter has cut."""
+    for index, (text, following) in enumerate(zip(comment.lines, comment.lines[1:])):
+        if not text.strip() or not following.strip():
+            continue
+        number = comment.line + index
+        next_word = following.split()[0]
+        has_room = len(source_lines[number - 1]) + 1 + len(next_word) + LEAST_ROOM <= COLUMNS
+        ends_sentence = re.search(r'[.:;?!]["\')*]*$', text)
+        if index > 0 and re.fullmatch(r'\s*\S*\w\S*\s*', text) and not ITEM.match(following):
+            yield number, f'a line of one word, "{text.strip()}"'
+        elif has_room and not ends_sentence and _is_plain(text) and _is_plain(following):
+            yield number, f'"{next_word}" fits on the line before it'
+
+
+def source_findings(name, text):
+    """(line, what is wrong) of each finding in the comments of a source, and in C++ in its string literals."""
+    lines = text.splitlines()
+    is_cpp = comments.language(name, text) == 'C++'
+    for comment in comments.comments(name, text):
+        words = comment.text()
+        match = WITHOUT_SUBJECT.match(words)
+        if match and not words.endswith('?') and not (comment.is_trailing and CONTINUES_CODE.match(words)):
+            yield comment.line, f'begins with {match.group()}: {words}'
+        if is_cpp:
+            yield from _broken_lines(comment, lines)
+    for number, before, next_word in comments.split_literals(text) if is_cpp else ():
+        if len(before) + len(next_word) + LEAST_ROOM <= COLUMNS:
+            yield number, f'"{next_word.strip()}" fits into the literal before it'
+
+
+def findings_of_file(name):
+    text = pathlib.Path(name).read_text(encoding='utf-8')
+    return findings(text) if name.endswith('.md') else source_findings(name, text)
+
+
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    found = [f'{name}:{number}: {finding}' for name in sys.argv[1:]
-             for number, finding in findings(pathlib.Path(name).read_text(encoding='utf-8'))]
+    found = [f'{name}:{number}: {finding}' for name in sys.argv[1:] for number, finding in findings_of_file(name)]
     print('\n'.join(found))
     sys.exit(bool(found))
 
