@@ -176,8 +176,7 @@ constexpr std::array<OptionRow, 21> kOptions{{
      StoreChecked<&Options::telemetry_path, IsTelemetryPath>},
     {"--web.config.file", "",
      "File with TLS, passwords and headers, in the format of the Prometheus exporter-toolkit. Read "
-     "again when it "
-     "changes.",
+     "again when it changes.",
      FlagTakes::kValue, StoreChecked<&Options::web_config_file, IsAnyText>},
     {"--web.systemd-socket", "",
      "Listen at the sockets that systemd passes, instead of --web.listen-address.",
@@ -188,8 +187,8 @@ constexpr std::array<OptionRow, 21> kOptions{{
      FlagTakes::kNothing, StoreSwitch<&Options::serves_traces>},
     {"--segment.dir", "/run/nccl-exporter, /dev/shm/nccl-exporter, /dev/shm/nccl-exporter-*",
      "Directory of the plugin's segments. May be given several times; need not exist yet. A path "
-     "that ends with -* "
-     "means one private directory per user, with the user's number in place of *.",
+     "that ends with -* means one private directory per user, with the user's number in place of "
+     "*.",
      FlagTakes::kValues, StoreChecked<&Options::segment_dirs, IsNotEmpty>, kReadersOfSegments},
     {"--segment.retention", "5m",
      "How long the metrics of an ended process or communicator are still served: seconds, or a "
@@ -197,13 +196,11 @@ constexpr std::array<OptionRow, 21> kOptions{{
      FlagTakes::kValue, StoreDuration<&Options::retention>},
     {"--findings.config", "",
      "File of thresholds of the findings, as generate-rules writes it beside the rules. Without "
-     "it, "
-     "the shipped ones.",
+     "it, the shipped ones.",
      FlagTakes::kValue, StoreChecked<&Options::findings_config, IsAnyText>, kJudges},
     {"--findings.time-scale", "1",
      "Divides all durations of the findings, the history's steps as well, by a number of 1 to "
-     "1000. "
-     "For tests with rules of generate-rules --time-scale.",
+     "1000. For tests with rules of generate-rules --time-scale.",
      FlagTakes::kValue, StoreNumber<&Options::findings_time_scale, kTimeScales>, kTopOnly, true},
     {"--findings.socket", "/run/nccl-exporter-daemon/findings.sock",
      "Unix socket at which top and inflight of this node get the findings, without TLS and without "
@@ -219,8 +216,7 @@ constexpr std::array<OptionRow, 21> kOptions{{
      FlagTakes::kValues, ChangeMetrics<&MetricFilter::DropLabel>, kCardinalityOnly},
     {"--metrics.duration-bounds", "0.000015,0.00006,0.00024,0.001,0.004,0.016,0.0625,0.25,1,4",
      "Bounds of the classic buckets of durations, in seconds. Each moves to the nearest bound of "
-     "the segment; these "
-     "bounds are 9 % apart. At most 16, or none.",
+     "the segment; these bounds are 9 % apart. At most 16, or none.",
      FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetDurationBounds>, kCardinalityOnly},
     {"--metrics.bandwidth-bounds", "134e6,537e6,2.15e9,8.6e9,17e9,34e9,69e9,137e9,275e9,1.1e12",
      "Bounds of the classic buckets of bus bandwidth, in bytes per second, in the same way.",

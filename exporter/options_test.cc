@@ -124,8 +124,7 @@ TEST(OptionsTest, MetricsAreSwitchedOffOneByOne) {
 TEST(OptionsTest, WhatCannotBeSwitchedOffIsAnsweredWithTheNearest) {
   EXPECT_EQ(ErrorOf({"--metrics.drop-label=pot"}),
             "invalid value 'pot' of --metrics.drop-label: 'pot' is no label that can be dropped; "
-            "the nearest is "
-            "pod");
+            "the nearest is pod");
   EXPECT_THAT(ErrorOf({"--metrics.disable=nccl_process_alife"}),
               testing::HasSubstr("the nearest is nccl_process_alive"));
 }

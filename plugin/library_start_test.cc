@@ -61,8 +61,7 @@ TEST_F(LibraryTest, SaysOnceThatItCannotWorkAndLeavesTheMaskAlone) {
     ASSERT_EQ(log_lines.size(), 1u);
     EXPECT_EQ(log_lines[0],
               "2 nccl-exporter: no metrics from this process: cannot open segment directory "
-              "/nonexistent: No such file or "
-              "directory");
+              "/nonexistent: No such file or directory");
     first.AllReduce();
     EXPECT_EQ(table->finalize(nullptr), abi::kSuccess);
   });
@@ -130,8 +129,7 @@ TEST_F(LibraryTest, ExportsSevenTablesAndNothingElse) {
   const std::string path(kLibrary);
   EXPECT_EQ(Output("nm -D --defined-only " + path + " | awk '{print $3}' | sort | tr '\\n' ' '"),
             "ncclProfiler_v1 ncclProfiler_v2 ncclProfiler_v3 ncclProfiler_v4 ncclProfiler_v5 "
-            "ncclProfiler_v6 "
-            "ncclProfiler_v7 ");
+            "ncclProfiler_v6 ncclProfiler_v7 ");
   EXPECT_NE(Output("readelf -d " + path).find("NODELETE"), std::string::npos);
 #if !defined(NCCL_EXPORTER_ASAN) && !defined(NCCL_EXPORTER_UBSAN)
   EXPECT_LT(std::filesystem::file_size(path), 1u << 20);

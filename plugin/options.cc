@@ -106,8 +106,7 @@ constexpr std::array<OptionRow, kOptionCount> kOptions{{
      StoreWhole<&Options::enable, 0, 1>},
     {"NCCL_EXPORTER_DIR", "",
      "directory of the segments, shared with the daemon; default /run/nccl-exporter or "
-     "/dev/shm/nccl-exporter if it "
-     "can be written and trusted, else /dev/shm/nccl-exporter-UID",
+     "/dev/shm/nccl-exporter if it can be written and trusted, else /dev/shm/nccl-exporter-UID",
      StoreDirectory},
     {"NCCL_EXPORTER_KERNEL_TIMING", "auto",
      "GPU time stamps: auto (if they are cheap, correct and safe for the job), on (if they are "
@@ -115,8 +114,7 @@ constexpr std::array<OptionRow, kOptionCount> kOptions{{
      StoreNamed<&Options::kernel_timing, kKernelTimings>},
     {"NCCL_EXPORTER_COMMUNICATORS", "256",
      "number of communicators of a process that have their own counters, 1 to 4095; further ones "
-     "share the overflow "
-     "slot",
+     "share the overflow slot",
      StoreWhole<&Options::communicators, 1, 4095>},
     {"NCCL_EXPORTER_RETENTION_SECONDS", "300",
      "how long a finalized communicator keeps its slot, 1 to 86400, if there is another slot for a "
@@ -125,13 +123,11 @@ constexpr std::array<OptionRow, kOptionCount> kOptions{{
     {"NCCL_EXPORTER_NETWORK_TIMING", "auto",
      "network operations whose waits are timed: auto (those in windows that cover a tenth of the "
      "time), always, off, or the share of the time, 0.001 to 1, with or without the period that "
-     "has "
-     "one window, in seconds: 0.1/2",
+     "has one window, in seconds: 0.1/2",
      StoreNetworkTiming},
     {"NCCL_EXPORTER_LABELS", "",
      "labels of the job's own on nccl_rank_info, such as team=x,run=y: at most 8, of at most 24 "
-     "and "
-     "95 bytes",
+     "and 95 bytes",
      StoreLabels},
     {"NCCL_EXPORTER_TRACE", "1",
      "0: no file in memory (memfd_create), so that nccl-exporter trace --level cannot ask this "

@@ -149,9 +149,7 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kApiCalls, "nccl_api_calls_total", MetricType::kCounter, "", LabelScope::kCommunicator,
      "function",
      "Calls of NCCL's functions, Send and Recv included (profiler API v5 and later). Some releases "
-     "announce a call but "
-     "no "
-     "operation."},
+     "announce a call but no operation."},
     {Metric::kCollectiveOperations, "nccl_collective_operations_total", MetricType::kCounter, "",
      LabelScope::kCommunicator, "collective,size",
      "Collectives submitted to the GPU, graph replays included; exact, even if only some are "
@@ -168,8 +166,7 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kCollectiveBusBytes, "nccl_collective_bus_bytes_total", MetricType::kCounter, "bytes",
      LabelScope::kCommunicator, "collective,size",
      "Message bytes of the timed operations times the bus factor of nccl-tests; divided by busy "
-     "seconds, the bus "
-     "bandwidth."},
+     "seconds, the bus bandwidth."},
     {Metric::kCollectiveDuration, "nccl_collective_duration_seconds", MetricType::kHistogram,
      "seconds", LabelScope::kCommunicator, "collective",
      "Measured duration, waiting for late ranks included."},
@@ -215,8 +212,7 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kArrivalLateness, "nccl_collective_arrival_lateness_seconds_total",
      MetricType::kCounter, "seconds", LabelScope::kCommunicator, "",
      "Start of the rank's kernel minus that of the first rank on the node, summed over compared "
-     "operations; operations "
-     "of one launch share it.",
+     "operations; operations of one launch share it.",
      MetricPart::kAlerts},
     {Metric::kLastArrivals, "nccl_collective_last_arrivals_total", MetricType::kCounter, "",
      LabelScope::kCommunicator, "",
@@ -231,18 +227,17 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kEstimatedArrivals, "nccl_collective_estimated_arrivals_total", MetricType::kCounter,
      "", LabelScope::kCommunicator, "",
      "Compared operations with an order that is estimated, not proven: the fastest deliveries of "
-     "the ranks' GPUs and "
-     "the durations of the kernels agree, and nothing proven contradicts them."},
+     "the ranks' GPUs and the durations of the kernels agree, and nothing proven contradicts "
+     "them."},
     {Metric::kArrivalUncertainty, "nccl_collective_arrival_uncertainty_seconds", MetricType::kGauge,
      "seconds", LabelScope::kCommunicator, "",
      "Uncertainty of the rank's lateness at the latest operation: half the range of its start "
-     "minus that of the first "
-     "rank on the node, by proof and estimate; absent while neither is known."},
+     "minus that of the first rank on the node, by proof and estimate; absent while neither is "
+     "known."},
     {Metric::kArrivalProvenUncertainty, "nccl_collective_arrival_proven_uncertainty_seconds",
      MetricType::kGauge, "seconds", LabelScope::kCommunicator, "",
      "Uncertainty of the rank's lateness at the latest operation, by proof only; absent while the "
-     "distance of the "
-     "clocks is not bounded from both sides."},
+     "distance of the clocks is not bounded from both sides."},
     {Metric::kRankKernelSeconds, "nccl_rank_kernel_seconds_total", MetricType::kCounter, "seconds",
      LabelScope::kCommunicator, "",
      "Measured durations of timed operations; absent while nothing is timed.",
@@ -268,8 +263,7 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      LabelScope::kCommunicator, "collective,size",
      "The recent mean of the longest launch in a step, times the steps, of each regular collective "
      "and size; at most four, those that moved the most bytes. Absent for communicators on one "
-     "node, "
-     "and in the first minute.",
+     "node, and in the first minute.",
      MetricPart::kAlerts},
     {Metric::kNodeLargeBusBytes, "nccl_node_large_bus_bytes_total", MetricType::kCounter, "bytes",
      LabelScope::kCommunicator, "collective,size",
@@ -294,8 +288,7 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kNodeProgress, "nccl_node_progress_total", MetricType::kCounter, "",
      LabelScope::kCommunicator, "",
      "Starts and completions of operations on the communicator, sends and receives included, by "
-     "all "
-     "of its ranks on the node. On the lowest rank of the node.",
+     "all of its ranks on the node. On the lowest rank of the node.",
      MetricPart::kAlerts},
     {Metric::kStalledCommunicatorRanks, "nccl_stalled_communicator_ranks", MetricType::kGauge, "",
      LabelScope::kCommunicator, "gpu_uuid, hostname, pid, timing_source",
@@ -305,8 +298,7 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kStalledProgress, "nccl_stalled_progress", MetricType::kGauge, "",
      LabelScope::kCommunicator, "",
      "Starts and completions of the rank at the same times: twice the operations that were "
-     "started, "
-     "less those in flight where that is known.",
+     "started, less those in flight where that is known.",
      MetricPart::kAlerts},
     {Metric::kStalledProcessProgress, "nccl_stalled_process_progress", MetricType::kGauge, "",
      LabelScope::kCommunicator, "",
@@ -336,8 +328,7 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kInFlight, "nccl_operations_in_flight", MetricType::kGauge, "",
      LabelScope::kCommunicator, "",
      "Operations, sends and receives included, that were started and are not complete; absent "
-     "where completion cannot "
-     "be seen."},
+     "where completion cannot be seen."},
     {Metric::kOldestInFlightStart, "nccl_operations_oldest_in_flight_start_timestamp_seconds",
      MetricType::kGauge, "seconds", LabelScope::kCommunicator, "function",
      "Start of the operation that is longest in flight; absent when idle."},
@@ -352,8 +343,7 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kCommunicatorRanks, "nccl_communicator_ranks", MetricType::kGauge, "",
      LabelScope::kCommunicator, "",
      "Ranks in the communicator, on its lowest rank of the node; absent if the profiler API does "
-     "not "
-     "report it (v1 to v3).",
+     "not report it (v1 to v3).",
      MetricPart::kAlerts},
     {Metric::kCommunicatorInfo, "nccl_communicator_info", MetricType::kInfo, "",
      LabelScope::kCommunicator, "nnodes,nccl_version,api_version",
@@ -415,8 +405,7 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kUserSegmentErrors, "nccl_exporter_user_segment_errors_total", MetricType::kCounter,
      "", LabelScope::kDaemon, "uid,reason",
      "Reads of a segment that failed, by owner of the file and reason, for users with errors; "
-     "uid=\"other\": users "
-     "beyond the first 32.",
+     "uid=\"other\": users beyond the first 32.",
      MetricPart::kAlerts},
     {Metric::kUserSegmentsUnusable, "nccl_exporter_user_segments_unusable", MetricType::kGauge, "",
      LabelScope::kDaemon, "uid,reason",
@@ -434,8 +423,7 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kUserUncomparedCommunicators, "nccl_exporter_user_uncompared_communicators",
      MetricType::kGauge, "", LabelScope::kDaemon, "uid",
      "Live communicators that are not compared because there is no room, by owner, for users who "
-     "have some; "
-     "uid=\"other\": users beyond the first 32."},
+     "have some; uid=\"other\": users beyond the first 32."},
     {Metric::kArrivalMatching, "nccl_exporter_arrival_matching_seconds_total", MetricType::kCounter,
      "seconds", LabelScope::kDaemon, "",
      "CPU time spent on reading completed operations and comparing arrivals."},
@@ -450,8 +438,7 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
     {Metric::kSeriesDropped, "nccl_exporter_series_dropped_total", MetricType::kCounter, "",
      LabelScope::kDaemon, "uid,reason",
      "Series above the limit that scrapes lack, by user and reason; uid=\"other\": users beyond "
-     "the "
-     "first 32.",
+     "the first 32.",
      MetricPart::kAlerts},
     {Metric::kScrapeDuration, "nccl_exporter_scrape_duration_seconds", MetricType::kHistogram,
      "seconds", LabelScope::kDaemon, "", "Time to answer a scrape."},
@@ -478,8 +465,7 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "Threads of the daemon."},
     {Metric::kLimit, "nccl_exporter_limit", MetricType::kGauge, "", LabelScope::kDaemon, "limit",
      "Limits of the daemon: the largest number of each kind. `series` limits those of "
-     "communicators and processes; the "
-     "daemon's own series are not included."},
+     "communicators and processes; the daemon's own series are not included."},
     {Metric::kLimitBytes, "nccl_exporter_limit_bytes", MetricType::kGauge, "bytes",
      LabelScope::kDaemon, "limit",
      "Limits of the daemon in bytes: the largest size that it accepts or serves."},

@@ -55,8 +55,7 @@ inline constexpr CodeTable<TimingReason> kTimingReasons{{
      "profiler API v1 and v2 have no kernel events; those of 2.26 have no time"},
     {TimingReason::kReleaseUnsound, "release_unsound",
      "2.31.0 to 2.31.2: 4 to 13 % cost, drifting time stamps; 2.27: no large AlltoAll; on Arm "
-     "before "
-     "2.29.3: NCCL can deadlock"},
+     "before 2.29.3: NCCL can deadlock"},
     {TimingReason::kReleaseUnknown, "release_unknown", "the NCCL version is not known"},
     {TimingReason::kSharedMemoryLow, "shared_memory_low",
      "/dev/shm cannot hold what NCCL needs for kernel timing"},

@@ -76,24 +76,19 @@ TEST(Player, FillsTheFieldsOfACollective) {
        "algo=1 proto=1"},
       {22403,
        "seq=0 func=AllReduce datatype=ncclFloat32 count=262144 root=0 channels=8 warps=16 "
-       "traffic=2097152 buffers=1 "
-       "algo=RING proto=LL128"},
+       "traffic=2097152 buffers=1 algo=RING proto=LL128"},
       {22606,
        "seq=0 func=AllReduce datatype=ncclFloat32 count=262144 root=0 channels=8 warps=16 "
-       "buffers=1 algo=RING "
-       "proto=LL128"},
+       "buffers=1 algo=RING proto=LL128"},
       {22707,
        "seq=0 func=AllReduce datatype=ncclFloat32 count=262144 root=0 channels=8 warps=16 "
-       "buffers=1 algo=RING "
-       "proto=LL128"},
+       "buffers=1 algo=RING proto=LL128"},
       {23007,
        "seq=0 func=AllReduce datatype=ncclFloat32 count=262144 root=0 channels=8 warps=16 group=#3 "
-       "buffers=1 "
-       "algo=RING proto=LL128"},
+       "buffers=1 algo=RING proto=LL128"},
       {23103,
        "seq=0 func=AllReduce datatype=ncclFloat32 count=262144 root=0 channels=8 warps=16 group=#3 "
-       "variant=NULL0 "
-       "tag=0 buffers=1 algo=RING proto=LL128"}};
+       "variant=NULL0 tag=0 buffers=1 algo=RING proto=LL128"}};
   for (const auto& [release, fields] : kFields) {
     const std::string line =
         Record(OneAllReduce(release), {kHostMask, 0}, 1).Starting("U +Coll #")[0];
@@ -108,9 +103,8 @@ TEST(Player, AnnouncesGroupedSendAndReceiveAsTwoTasks) {
   options.workload.layout = "pp";  // a send, then a group of both, then a receive
   const RecordedJob job = Record(options, {kHostMask, 0});
   EXPECT_EQ(job.Order('U'),
-            "+GroupApi r23 +P2pApi -P2pApi r24 +Group +P2p -P2p -Group -GroupApi "
-            "+GroupApi r23 +P2pApi -P2pApi +P2pApi -P2pApi r24 +Group +P2p +P2p -P2p -P2p -Group "
-            "-GroupApi "
+            "+GroupApi r23 +P2pApi -P2pApi r24 +Group +P2p -P2p -Group -GroupApi +GroupApi r23 "
+            "+P2pApi -P2pApi +P2pApi -P2pApi r24 +Group +P2p +P2p -P2p -P2p -Group -GroupApi "
             "+GroupApi r23 +P2pApi -P2pApi r24 +Group +P2p -P2p -Group -GroupApi");
   EXPECT_EQ(ValueOf(job.Starting("U +GroupApi")[1], "depth="), "2");
   const std::vector<std::string> tasks = job.Starting("U +P2p #");
@@ -142,8 +136,7 @@ TEST(Player, OpensOneGroupForAllGpusOfAProcess) {
   const RecordedJob job = Record(options, {kTimedMask, 0});
   EXPECT_EQ(job.Order('U'),
             "+GroupApi r23 +CollApi -CollApi +CollApi -CollApi r24 +Group +Coll -Coll -Group "
-            "+Group +Coll -Coll -Group "
-            "-GroupApi");
+            "+Group +Coll -Coll -Group -GroupApi");
   const std::vector<std::string> calls = job.Starting("U +CollApi");
   EXPECT_EQ(ValueOf(calls[0], "context="), "1");
   EXPECT_EQ(ValueOf(calls[1], "context="), "2");

@@ -88,9 +88,9 @@ def comments(name, text):
 
 
 def split_literals(text):
-    """(line, text before, next word) of each literal of C++ that continues on the next line after a space. A \\n ends a line on purpose."""
+    """(line, text before, next word) of each literal of C++ that ends in a space and continues on the next line. An indented one is a line of its own."""
     lines = text.splitlines()
     for number, (line, following) in enumerate(zip(lines, lines[1:]), 1):
-        match = re.match(r'\s*"((?:[^"\\]|\\.)*)"', following)
-        if match and line.endswith('"') and '//' not in line and (line.endswith(' "') or match[1].startswith(' ')) and not line.endswith('\\n"'):
-            yield number, line, re.match(r'\s*\S*\s?', match[1]).group()
+        match = re.match(r'\s*"((?:[^"\\ ]|\\.)+ ?)', following)
+        if match and line.endswith(' "') and '//' not in line:
+            yield number, line, match[1]

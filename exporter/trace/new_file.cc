@@ -53,8 +53,7 @@ std::string WriteNewFile(const std::string& path, std::string_view content) {
   if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     return path + (S_ISLNK(status.st_mode)
                        ? ": it is a link, which is not followed"
-                       : ": it is no regular file; without -o the trace goes to "
-                         "standard output");
+                       : ": it is no regular file; without -o the trace goes to standard output");
   }
   const SignalsWait signals_wait;
   std::string beside = path + ".XXXXXX";

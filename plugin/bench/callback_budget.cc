@@ -291,8 +291,7 @@ int main() {
   };
   std::printf(
       "of %zu callbacks, one by one: p50 %.0f ns, p99 %.0f ns, p99.9 %.0f ns, worst %.0f ns "
-      "(interrupts of the "
-      "machine included)\n",
+      "(interrupts of the machine included)\n",
       times.size(), at(0.5), at(0.99), at(0.999), times.back());
   return 0;
 }

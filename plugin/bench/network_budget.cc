@@ -175,8 +175,7 @@ void Run() {
   if (!steps.is_timed()) std::puts("the steps were not timed: these figures mean nothing");
   std::printf(
       "\nBudget: T is one clock_gettime(CLOCK_MONOTONIC) of the same moment; operations of %d "
-      "steps; "
-      "medians of %d\n",
+      "steps; medians of %d\n",
       kSteps, kRounds);
   PrintRow("step of a send, 8 under way (5 callbacks)", send, 2.2);
   PrintRow("step of a receive, 8 under way (5 callbacks)", receive, 2.2);

@@ -276,9 +276,9 @@ void Player::OpenOrClose(uint32_t index) {
   }
   static const char* const kNames[] = {
       nullptr, "", "dp", "\xc3\x28\xff",
-      "a name of a communicator that is much longer "
-      "than the field of 128 bytes in which the plugin keeps it, so that it has to be "
-      "cut somewhere in \xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac"};
+      "a name of a communicator that is much longer than the field of 128 bytes in which the "
+      "plugin keeps it, so that it has to be cut somewhere in "
+      "\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac"};
   Introduction introduction;
   introduction.name = kNames[bytes_.Below(5)];
   introduction.nodes = static_cast<int>(bytes_.Below(5)) - 1;

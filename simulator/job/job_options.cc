@@ -105,8 +105,7 @@ void AddWorkload(CLI::App& app, ParsedOptions& parsed) {
       ->group(kGroup);
   app.add_flag("--symmetric", play.uses_symmetric,
                "buffers are symmetric windows: groups with only AllReduce, AllGather and "
-               "ReduceScatter run on "
-               "symmetric kernels")
+               "ReduceScatter run on symmetric kernels")
       ->group(kGroup);
   app.add_option("--channels", play.most_channels, "maximum number of channels of a collective")
       ->check(CLI::Range(1, 32))

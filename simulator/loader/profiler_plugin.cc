@@ -63,8 +63,7 @@ bool ProfilerPlugin::FindSymbol() {
     if (symbol != PluginSymbols(release_).front()) {
       nccl_.log(kLogWarn, kLogInit, __FILE__, __LINE__,
                 "the plugin has only %s, which NCCL %d would call through a shim; this is not "
-                "simulated, so the job "
-                "runs without it",
+                "simulated, so the job runs without it",
                 symbol.c_str(), release_.nccl_version());
       return false;
     }

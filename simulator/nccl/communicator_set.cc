@@ -62,8 +62,7 @@ std::string DestroyHangText(const LiveCommunicator& communicator, int global_ran
   const DestroyHang& hang = *communicator.destroy_hang;
   return fmt::format(
       "ncclCommDestroy would never return: rank {}, communicator {} ({:016x}), {} #{} waits on "
-      "channel {} for entry {} "
-      "to show {} or more, and it shows {}",
+      "channel {} for entry {} to show {} or more, and it shows {}",
       global_rank, communicator.shape.name, communicator.id, TraitsOf(hang.wait.wait.function).name,
       hang.wait.wait.number, hang.channel, hang.wait.entry, hang.wait.wait.counter,
       hang.wait.shown);

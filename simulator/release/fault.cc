@@ -21,8 +21,7 @@ constexpr std::array<FaultTraits, kCountOf<Fault>> kFaults{{
      23100,
      {kNone, kNone},
      "the device counts sends to oneself and empty parts, and the host does not; later events come "
-     "too early, with the "
-     "times of older work"},
+     "too early, with the times of older work"},
     {Fault::kDriftGraph,
      "drift-graph",
      22603,
@@ -36,32 +35,28 @@ constexpr std::array<FaultTraits, kCountOf<Fault>> kFaults{{
      kAnyLater,
      {kNone, kNone},
      "unless NCCL_ALLGATHERV_ENABLE=0: the device counts Broadcasts of several roots in one group, "
-     "from 2.31 on any "
-     "Broadcast, and the host does not: as drift-self-send"},
+     "from 2.31 on any Broadcast, and the host does not: as drift-self-send"},
     {Fault::kHostAhead,
      "host-ahead",
      22600,
      kAnyLater,
      {{{"after", 10}, kNone}},
      "after `after` launches of a communicator the host counts one too many; events come late, "
-     "with the times of later "
-     "work"},
+     "with the times of later work"},
     {Fault::kDeviceAhead,
      "device-ahead",
      22600,
      kAnyLater,
      {{{"after", 10}, kNone}},
      "after `after` launches of a communicator the device counts one too many; events come too "
-     "early, with the times "
-     "of older work"},
+     "early, with the times of older work"},
     {Fault::kRingOverrun,
      "ring-overrun",
      22700,
      kAnyLater,
      {{{"late", 20000000}, {"every", 50000000}}},
      "every `every` ns the thread that polls is blocked for `late` ns; after more than 64 work "
-     "items it finds newer "
-     "times"},
+     "items it finds newer times"},
     {Fault::kLostStart,
      "lost-start",
      22700,
@@ -119,8 +114,7 @@ constexpr std::array<FaultTraits, kCountOf<Fault>> kFaults{{
      kAnyLater,
      {{{"every", 11}, kNone}},
      "in every n-th launch the steps of network operations that are reported end in the middle, "
-     "and "
-     "neither they nor the operations stop"},
+     "and neither they nor the operations stop"},
     {Fault::kStaleTransfer,
      "stale-transfer",
      22700,

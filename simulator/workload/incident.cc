@@ -184,8 +184,7 @@ std::optional<Incident> ParseIncident(std::string_view text, const ClusterShape&
 std::string IncidentHelp() {
   std::string help =
       "NAME or NAME:SETTING=VALUE,...: an incident of the job (repeatable). Percentages are of a "
-      "step's period, times "
-      "are seconds of the job. All have " +
+      "step's period, times are seconds of the job. All have " +
       std::string(kTimes) + " (-1: unlimited)";
   for (const IncidentTraits& traits : kIncidents) {
     help += fmt::format("\n  {}{}{}: {}", traits.name, traits.settings.empty() ? "" : " ",

@@ -5,7 +5,6 @@
 int main() {
   puts(
       "built without NCCL: nccl.h, cuda_runtime.h, libnccl.so or libcudart.so was not found under "
-      "NCCL_HOME or "
-      "CUDA_HOME");
+      "NCCL_HOME or CUDA_HOME");
   return 77;
 }

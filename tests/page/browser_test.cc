@@ -16,8 +16,8 @@ TEST(Browser, SeesErrorsOfThePageAndOfItsPolicy) {
     GTEST_SKIP() << "Chromium is not installed (Debian: chromium-headless-shell)";
   for (const char* fault :
        {"console.error('said')", "setTimeout(() => { throw new Error('thrown'); }), 0",
-        "document.body.append(Object.assign(document.createElement('script'), "
-        "{ textContent: '1' })), 0",
+        "document.body.append(Object.assign("
+        "document.createElement('script'), { textContent: '1' })), 0",
         "document.body.append(Object.assign(new Image(), { src: 'http://localhost:1/' })), 0"}) {
     Page page;
     ASSERT_TRUE(page.Show("quiet"));

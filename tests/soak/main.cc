@@ -90,8 +90,7 @@ class Soak {
     }
     printf(
         "%3d min  %6.0f KiB resident  %2.0f descriptors  %2.0f threads  %5zu series  %6lu answers, "
-        "slowest %3.0f ms, "
-        "longest gap %3.0f ms  %4lu jobs  %zu found\n",
+        "slowest %3.0f ms, longest gap %3.0f ms  %4lu jobs  %zu found\n",
         minute, now.resident_kib, now.descriptors, now.threads, scrapers_.front()->figures().series,
         answers, 1000 * slowest, 1000 * gap, mill_.started(), findings_.count());
     fflush(stdout);
@@ -159,8 +158,7 @@ class Soak {
       const double answers = static_cast<double>(figures.answers);
       printf(
           "%-13s %lu answers of %.0f KiB, mean %.1f ms, slowest %.0f ms, longest gap %.0f ms; %lu "
-          "series came and "
-          "went\n",
+          "series came and went\n",
           std::string(Name(scraper->format())).c_str(), figures.answers,
           static_cast<double>(figures.bytes) / answers / 1024, 1000 * figures.sum_seconds / answers,
           1000 * figures.slowest_seconds, 1000 * figures.longest_gap_seconds, figures.ended_series);
