@@ -35,7 +35,7 @@ std::vector<std::string> DefaultsOf(const OptionRow& row) {
                                          : std::vector{std::string(row.default_value)};
 }
 
-// Of `cardinality`, for any node.
+// Flag of `cardinality` that goes with this node and with a synthetic one.
 constexpr const char* kCollectFlag = "--collect";
 
 bool HasFlags(const CLI::App& command) {

@@ -22,7 +22,7 @@ class CommandLine {
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
-  // What is wrong, in one line; empty if nothing is.
+  // Returns the fault of the command line in one line; empty if there is none.
   std::string Parse(int argc, const char* const* argv);
 
   // Commands that a person uses, in the order of the help; those of a command behind it.
@@ -65,7 +65,7 @@ class CommandLine {
   CLI::App* help_ = nullptr;
   CLI::App* version_ = nullptr;
   CLI::App* manual_ = nullptr;      // hidden: for tools/release
-  CLI::App* completion_ = nullptr;  // the same
+  CLI::App* completion_ = nullptr;  // hidden, for tools/release
   std::vector<std::string> help_topic_;
   NodeShape shape_;
 };

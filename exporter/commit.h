@@ -4,8 +4,8 @@
 
 namespace nccl_exporter::exporter {
 
-// What `bazel build --stamp --embed_label=COMMIT` says; empty without --stamp, as in tests. So
-// neither results of tests nor other files depend on the commit.
+// Commit of the build, which `bazel build --stamp --embed_label=COMMIT` sets. Empty without
+// --stamp, as in tests: so neither results of tests nor other files depend on the commit.
 extern const char* const kCommit;
 
 }  // namespace nccl_exporter::exporter

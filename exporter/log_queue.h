@@ -18,7 +18,7 @@ inline constexpr size_t kLogQueueBytes = size_t{256} << 10;
 // A write that lasts longer has no reader: the daemon is then not ready.
 inline constexpr std::chrono::seconds kLogBlockedLimit{10};
 
-// How long the end of the daemon waits for its last lines.
+// Time that the end of the daemon waits for its last lines.
 inline constexpr std::chrono::seconds kLogFlushLimit{1};
 
 class LogQueue {

@@ -280,7 +280,7 @@ TEST(MainTest, AnUnusableCertificateIsARuntimeFailure) {
 }
 
 TEST(MainTest, ListensAtTheSocketThatSystemdPasses) {
-  // What systemd does: the socket is file descriptor 3, and the environment says for which process.
+  // As systemd does: the socket is file descriptor 3, and the environment says for which process.
   const std::string command =
       "import os, socket, sys; s = socket.create_server(('127.0.0.1', 0)); os.dup2(s.fileno(), 3);"
       "os.set_inheritable(3, True); os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid()));"

@@ -83,7 +83,7 @@ std::string ManualPage(const CommandLine& line) {
   return page;
 }
 
-// Of a command that has parts, those and the flags of all of them.
+// A command with parts completes to its parts and to the flags of all of them.
 std::string BashCompletion(const CommandLine& line) {
   std::string names, cases;
   for (const CLI::App* const command : line.Commands()) {

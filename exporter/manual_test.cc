@@ -37,7 +37,7 @@ class BashCompletionTest : public testing::Test {
     std::ofstream(path_) << BashCompletion(CommandLine(options, ""));
   }
 
-  // What bash offers for the last of these words.
+  // The words that bash offers to complete the last of these words.
   std::string Offered(const std::string& words) {
     return RunToEnd({"/bin/bash", "-c",
                      "source " + path_ + "; COMP_WORDS=(" + words +

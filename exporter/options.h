@@ -47,9 +47,9 @@ struct Options {
   JobRequest job;             // of kJob
   TraceRequest trace;         // of kTrace, kTraceMerge and kTraceSummary
   uint64_t doctor_pid = 0;    // of kDoctor; 0: no process is examined
-  // Of kTop and kInFlight: an address, or kNoDaemon.
+  // Address of the daemon, or kNoDaemon; for kTop and kInFlight.
   std::string daemon{kDefaultDaemon};
-  // Of kCardinality; without it, the segments in segment_dirs are counted.
+  // Node that kCardinality counts; without it, it counts the segments in segment_dirs.
   std::optional<NodeShape> shape;
   std::vector<std::string> collect;  // of kCardinality: names that CollectOf() knows
 

@@ -35,8 +35,8 @@ class ServiceNotifier {
   void Stopping() const { Send("STOPPING=1"); }
   void Alive() const { Send("WATCHDOG=1"); }
 
-  // How often Alive() is due: half of the time that systemd waits for it. Nothing: systemd does not
-  // wait for it.
+  // Interval in which Alive() is due: half of the time that systemd waits for it. Nothing: systemd
+  // does not wait for it.
   std::optional<std::chrono::nanoseconds> watchdog_interval() const { return watchdog_interval_; }
 
  private:

@@ -29,7 +29,7 @@ OF_THE_SYSTEM = {'apt-get', 'cat', 'cd', 'curl', 'dnf', 'docker', 'echo', 'expor
 OURS = re.compile(r'(?:tools|deploy|bazel-bin)/[\w./-]+|nccl-exporter|bazel')
 # Lines of a program that run what a fresh Debian does not have.
 NEEDS_PACKAGES = re.compile(r'^#!.*python|^(?!#).*(?:tools/install-dependencies|(?:^|exec |\$\(|then |! )(?:bazel|python3) )', re.MULTILINE)
-# Of tools/: one that others start, and one that draws a file of `nccl-exporter trace`.
+# Programs of tools/ that need not install what they use: one that others start, and one that draws a file of `nccl-exporter trace`.
 STARTED_BY_OTHERS = {'compare-elsewhere', 'trace-picture'}
 # A reader replaces these.
 PLACEHOLDER = re.compile(r'[A-Z]{3,}|\$|\*')
@@ -42,7 +42,7 @@ def documents():
 
 
 def words(command):
-    """Of one command, without its comment, variables before it, and sudo."""
+    """The words of one command, without its comment, variables before it, and sudo."""
     lexer = shlex.shlex(command, posix=True, punctuation_chars='|&;<>()')
     lexer.whitespace_split = True
     try:

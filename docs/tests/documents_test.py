@@ -30,22 +30,24 @@ def sources():
     return files('.h', '.cc', '.py', '.bazel', '.yml', '.in', '.yaml', '.service', '.html', '.js')
 
 
-# What no package carries: docs/install-node.md says so.
+# Parts of the repository that no package carries: docs/install-node.md says so.
 REPOSITORY_ONLY = ('collector/', 'deploy/grafana/dashboards', 'deploy/helm/', 'deploy/kubernetes/', 'exporter/', 'third_party/')
 DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text(encoding='utf-8') for path in files('.md')}
 # Folders and files whose comments are not covered yet. Remove a name when its comments are rewritten.
 NOT_COVERED = (
-    '.ci/',
     'collector/',
     'deploy/',
-    'docs/',
-    'exporter/',
+    'exporter/cli/',
+    'exporter/findings/',
+    'exporter/ledger/',
+    'exporter/main.cc',
+    'exporter/series/',
+    'exporter/testing/',
+    'exporter/web/',
     'plugin/',
     'proto/',
     'simulator/',
     'tests/',
-    'third_party/',
-    'tools/',
 )
 
 
@@ -190,7 +192,8 @@ class WordingOfComments(unittest.TestCase):
 
     def test_finds_a_line_that_the_formatter_has_cut(self):
         self.assertEqual([2], self.lines('// A rank.\n// It waits\n// for another one.\n'))
-        self.assertEqual([], self.lines('// A rank.\n// Another one:\n// - first\n// - second\n//   line\n'))
+        self.assertEqual([2, 4], self.lines('// A rank:\n// - It waits\n//   for another one.\n// - It waits\n//   for itself.\n'))
+        self.assertEqual([], self.lines('// A rank.\n// Another one:\n// - first\n// - second\n'))
         self.assertEqual([], self.lines('// +---+---+\n// | a | b |\n//\n// one   two\n// three  four\n'))
         self.assertEqual([], self.lines(f'// {"word " * 18}\n// another.\n'))
 

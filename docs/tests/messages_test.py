@@ -45,7 +45,7 @@ def literals(statement):
 
 
 def words_of(text):
-    """What is always there of a format: the pieces between its placeholders."""
+    """The constant parts of a format: the pieces between its placeholders."""
     pieces = re.split(r'%[0-9.]*l*[sdux]|\{[^{}]*\}', text)
     return [piece.strip(' ,:;()') for piece in pieces if re.search('[A-Za-z]{2}', piece)]
 

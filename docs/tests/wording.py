@@ -56,9 +56,10 @@ def findings(text):
                 yield number, f'"{match.group()}", write {instead}: {sentence}'
 
 
-def _is_plain(line):
-    """Whether a line of a comment is running text: neither indented, nor an item of a list, nor part of a table or picture."""
-    return re.match(r' ?\S', line) and not ITEM.match(line) and not re.search(r'\S {2,}\S|--|\|', line)
+def _continues(text, following):
+    """Whether the second line of a comment continues the first: it is no item of a list, is indented as the first, and both are no table or picture."""
+    indent = len(ITEM.match(text)[0] if ITEM.match(text) else re.match(r'\s*', text)[0])
+    return re.match(rf'\s{{{indent}}}\S', following) and not ITEM.match(following) and not re.search(r'\S {2,}\S|--|\|', text.strip() + '\n' + following.strip())
 
 
 def _broken_lines(comment, source_lines):
@@ -72,7 +73,7 @@ def _broken_lines(comment, source_lines):
         ends_sentence = re.search(r'[.:;?!]["\')*]*$', text)
         if index > 0 and re.fullmatch(r'\s*\S*\w\S*\s*', text) and not ITEM.match(following):
             yield number, f'a line of one word, "{text.strip()}"'
-        elif has_room and not ends_sentence and _is_plain(text) and _is_plain(following):
+        elif has_room and not ends_sentence and _continues(text, following):
             yield number, f'"{next_word}" fits on the line before it'
 
 

@@ -68,8 +68,8 @@ struct Series {
   LabelsId variable_labels = kNoLabels;  // distinguish the series of one family within this group
   double value = 0;                      // of a histogram: the sum
   std::span<const uint64_t> counts;      // of a histogram: not cumulative, at full resolution
-  // Of a counter or a histogram: since when it counts, nanoseconds since the epoch. 0: since the
-  // daemon's start.
+  // Start of a counter or a histogram: since when it counts, nanoseconds since the epoch. 0: since
+  // the daemon's start.
   int64_t created_realtime_ns = 0;
 };
 

@@ -17,7 +17,8 @@ namespace {
 // Labels repeat so much that higher levels gain little and cost the node's CPU more.
 constexpr uint32_t kLevel = 1;
 
-// What compressing takes beside its input and output: the library's state, and output on its way.
+// Memory that compressing takes beside its input and output: the library's state, and output on its
+// way.
 struct Workspace {
   isal_zstream stream;
   uint8_t level[ISAL_DEF_LVL1_SMALL];
@@ -47,7 +48,7 @@ std::string Gzip(std::string_view text) {
   stream.level_buf = work->level;
   stream.level_buf_size = sizeof(work->level);
   stream.end_of_stream = 1;
-  // Which is only read.
+  // The library only reads its input, although next_in is not const.
   stream.next_in = reinterpret_cast<uint8_t*>(const_cast<char*>(text.data()));
   stream.avail_in = static_cast<uint32_t>(text.size());
   std::string compressed;

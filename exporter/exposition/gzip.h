@@ -12,7 +12,8 @@ namespace nccl_exporter::exporter {
 // `text` as one gzip member.
 std::string Gzip(std::string_view text);
 
-// What one or more gzip members hold. Nothing if they are damaged, or hold more than `limit_bytes`.
+// Contents of one or more gzip members. Nothing if they are damaged, or hold more than
+// `limit_bytes`.
 std::optional<std::string> Decompressed(std::string_view compressed, size_t limit_bytes);
 
 }  // namespace nccl_exporter::exporter

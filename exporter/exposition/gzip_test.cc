@@ -22,7 +22,7 @@ TEST(GzipTest, GivesTheTextBack) {
   }
 }
 
-// What does not compress grows by the heads of stored blocks, for which there must be room at any
+// Incompressible text grows by the heads of stored blocks, for which there must be room at any
 // size.
 TEST(GzipTest, HasRoomForWhatDoesNotCompress) {
   std::mt19937 random(2);

@@ -24,7 +24,7 @@ inline constexpr int kWidestGap = 2;
 // One object can be filled again and again: the vectors keep their memory.
 struct NativeHistogram {
   struct Span {
-    // Of the first span: the index of its first bucket. Of others: the number of empty buckets
+    // Index of the first bucket in the first span. In other spans: the number of empty buckets
     // since the span before.
     int32_t offset = 0;
     uint32_t length = 0;

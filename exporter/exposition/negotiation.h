@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a scraper wants, by its Accept and Accept-Encoding headers. Pure functions of untrusted
-// text.
+// Negotiation of the format by a scraper's Accept and Accept-Encoding headers. Pure functions of
+// untrusted text.
 #pragma once
 
 #include <chrono>
@@ -20,9 +20,9 @@ Format NegotiateFormat(std::string_view accept);
 
 std::string_view ContentType(Format format);
 
-// How long to take at most for a scrape, by its header X-Prometheus-Scrape-Timeout-Seconds: half a
-// second less, for the way back, or half of what it allows where that is little. Nothing where the
-// header is no positive decimal number.
+// Longest time that a scrape may take, by its header X-Prometheus-Scrape-Timeout-Seconds: half a
+// second less than the header allows, for the way back, or half of it if it is little. Nothing if
+// the header is no positive decimal number.
 std::optional<std::chrono::nanoseconds> ScrapeBudget(std::string_view timeout_seconds);
 
 // Whether the answer may be sent with Content-Encoding: gzip.

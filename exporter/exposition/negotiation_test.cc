@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Prometheus releases, browsers and odd clients send, and what they get.
+// Headers that Prometheus releases, browsers and odd clients send, and the formats that they get.
 #include "exporter/exposition/negotiation.h"
 
 #include <gtest/gtest.h>

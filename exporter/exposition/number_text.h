@@ -59,7 +59,8 @@ inline std::string BoundText(double bound) {
   return std::string(text, end);
 }
 
-// The same with a point or an exponent in any case, "1.0" for 1: the canonical form of OpenMetrics.
+// BoundText() with a point or an exponent in any case, "1.0" for 1: the canonical form of
+// OpenMetrics.
 inline std::string CanonicalBoundText(double bound) {
   std::string text = BoundText(bound);
   if (text.find_first_of(".eIN") == std::string::npos) text += ".0";

@@ -141,7 +141,7 @@ class FamilyMessages {
   std::string& out_;
   std::string family_;  // MetricFamily
   std::string value_;   // Counter, Gauge or Histogram
-  std::string part_;    // what is inside a value
+  std::string part_;    // message inside a value
   NativeHistogram native_;
 };
 

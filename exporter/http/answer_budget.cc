@@ -24,7 +24,7 @@ bool AnswerBudget::GiveWay() {
 }
 
 AnswerBudget::Body AnswerBudget::Keep(std::string body) {
-  body.shrink_to_fit();  // what counts is what it takes
+  body.shrink_to_fit();  // the budget counts capacity
   const size_t bytes = body.capacity();
   const auto fits = [&] { return bytes <= limit_ && state_->held <= limit_ - bytes; };
   std::unique_lock lock(state_->mutex);

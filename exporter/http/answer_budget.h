@@ -18,8 +18,8 @@ namespace nccl_exporter::exporter {
 // segments take leaves so much of the 256 MiB that the chart allows.
 inline constexpr size_t kAnswerBudgetBytes = size_t{24} << 20;
 
-// How long a new body waits for room that was asked for. A connection that is cut lets its body go
-// within milliseconds.
+// Time that a new body waits for room. A connection that is cut lets its body go within
+// milliseconds.
 inline constexpr std::chrono::milliseconds kRoomPatience{1000};
 
 class AnswerBudget {

@@ -35,10 +35,10 @@ class BasicAuth {
 
   BasicAuth();
 
-  // What an Authorization header is worth. A password that was right is known again, by a keyed
-  // digest of one a user, for as long as the user's hash stays the same; every other one costs a
-  // whole check, also that of an unknown user, so that the time tells nothing about who exists.
-  // With users of several costs it tells the cost of a known one. kBusy: the address `client` has
+  // Checks an Authorization header. A right password is known again by a keyed digest, one per
+  // user, as long as the user's hash stays the same. Every other header costs a whole check, also
+  // if the user is unknown, so the time does not show which users exist. If users have hashes of
+  // different costs, the time shows the cost of a known user. kBusy: the address `client` has
   // another check; requests with equal headers share one.
   Verdict Check(std::string_view header, const Users& users, const std::string& client);
 

@@ -47,8 +47,8 @@ using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
 inline constexpr size_t kUrlLimitBytes = 2048;
 inline constexpr size_t kHeadersLimitBytes = 8192;
 
-// What a connection may take in memory for its request, half of it for what is not read yet. Where
-// it does not do, the library answers with 400, 414 or 431.
+// Memory of a connection for its request, half of it for the part that is not read yet. If a
+// request needs more, the library answers with 400, 414 or 431.
 inline constexpr size_t kRequestBufferBytes = 32768;
 
 // A client whose first request is not complete, TLS handshake included, or that takes nothing of
@@ -88,10 +88,10 @@ class HttpServer {
   // else returns an empty string. At most one start.
   std::string Start(const std::vector<std::string>& addresses, TlsContext* tls = nullptr);
 
-  // The same at the sockets that systemd passed.
+  // Serves at the sockets that systemd passed, as Start() does.
   std::string StartAtPassedSockets(TlsContext* tls = nullptr);
 
-  // The same at a Unix socket.
+  // Serves at a Unix socket, as Start() does.
   std::string StartAtPath(const std::string& path);
 
   // Returns once the requests in progress are answered, or cut off after some seconds, and the

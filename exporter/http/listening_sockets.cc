@@ -136,7 +136,7 @@ std::string ListeningSockets::BindOne(const std::string& address) {
   const std::string port = address.substr(colon + 1);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   addrinfo hints{};
-  // Of all addresses: IPv6 sockets take IPv4 as well.
+  // An address without a host means all addresses: IPv6 sockets take IPv4 as well.
   hints.ai_family = host.empty() ? AF_INET6 : AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;

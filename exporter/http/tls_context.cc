@@ -22,7 +22,7 @@ struct TlsContext::PemFiles {
   std::string certificate;
   std::string key;
   std::string client_ca;
-  std::string unreadable;  // what could not be read, and why
+  std::string unreadable;  // files that could not be read, and why
 
   bool operator==(const PemFiles&) const = default;
 };
@@ -110,7 +110,7 @@ bool HasAllowedName(const gnutls_datum_t& der, const std::vector<std::string>& a
 
 }  // namespace
 
-// What sessions are made with.
+// Keys and priorities with which sessions are made.
 class TlsContext::Credentials {
  public:
   // Throws what is wrong.

@@ -14,7 +14,7 @@
 
 namespace nccl_exporter::exporter {
 
-// What is in force now; any thread, at every connection.
+// Returns the configuration that is in force now; any thread, at every connection.
 using TlsConfigSource = std::function<TlsConfig()>;
 
 class TlsContext {

@@ -26,7 +26,8 @@ class ConfigError : public std::runtime_error {
       : std::runtime_error("line " + std::to_string(node.Mark().line + 1) + ": " + what) {}
 };
 
-// What is read into. Paths in the file are relative to its directory, as exporter-toolkit has it.
+// Target of the parser. Paths in the file are relative to its directory, as exporter-toolkit has
+// it.
 struct Reading {
   WebConfig config;
   std::string directory;
@@ -147,7 +148,7 @@ constexpr Key kTlsKeys[] = {
      [](const YAML::Node& v, Reading& r) { Tls(r).prefers_server_cipher_suites = Bool(v); }},
 };
 
-// Of a text and a file one would be ignored in silence.
+// A text and a file exclude each other: one of them would be ignored in silence.
 void CheckPem(const YAML::Node& node, const PemSource& source, const std::string& name) {
   if (!source.file.empty() && !source.inline_text.empty()) {
     throw ConfigError(node, "both " + name + " and " + name + "_file are given");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What --web.config.file says: TLS, passwords and headers, in the schema of the Prometheus
+// Contents of --web.config.file: TLS, passwords and headers, in the schema of the Prometheus
 // exporter-toolkit.
 #pragma once
 
@@ -67,7 +67,7 @@ struct WebConfigText {
 };
 WebConfigText ReadWebConfigText(const std::string& path);
 
-// The same of the text of a file; `error` begins with its path.
+// Parses the text of a file; `error` begins with its path.
 WebConfig ParseWebConfig(const WebConfigText& text, const std::string& path, std::string& error);
 
 // The text of a PEM source; empty, and `error` set, where it cannot be read.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of a web configuration whatever a file says: it is wrong in one line, or safe to
+// Properties of a web configuration that hold for any file: it is wrong in one line, or safe to
 // use.
 #include <algorithm>
 #include <cstdio>

@@ -20,9 +20,9 @@ class WebConfigFile {
   // Reads the file for the first time; what is wrong stands in `error`, one line.
   WebConfigFile(std::string path, std::string& error);
 
-  // What the file says now: it is read again at every call. Where it has become wrong, what it said
-  // before; the log says so once. Whether there is TLS stays as it was at first, since a port
-  // cannot change its protocol.
+  // Returns the configuration in the file, which every call reads again. If the file has become
+  // wrong, returns the one before; the log says so once. Whether there is TLS stays as it was at
+  // first, since a port cannot change its protocol.
   std::shared_ptr<const WebConfig> Current();
   // Reads it now; what is wrong with it, empty if it is in force.
   std::string FaultNow();

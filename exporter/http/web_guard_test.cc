@@ -83,7 +83,7 @@ TEST(BasicAuthTest, AWrongPasswordCostsACheckWhoeverTheUserIs) {
   EXPECT_EQ(auth.checks_made(), 4u) << "a wrong one never is";
 }
 
-// Of a usual cost: what is sent meanwhile waits.
+// A hash of usual cost takes so long that requests sent meanwhile wait.
 std::string SlowHashOf(const std::string& password) {
   crypt_data memory{};
   return crypt_r(password.c_str(), "$2b$11$abcdefghijklmnopqrstuu", &memory);

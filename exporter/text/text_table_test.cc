@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What fits a narrow terminal.
+// Texts and tables in a narrow terminal.
 #include "exporter/text/text_table.h"
 
 #include <gmock/gmock.h>

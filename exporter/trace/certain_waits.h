@@ -15,7 +15,8 @@ namespace nccl_exporter::exporter {
 // GPU was last are compared by way of the first node's clock: fewer of their orders are certain.
 inline constexpr size_t kMostAxes = 64;
 
-// Of a collective, among the ranks that the trace has: another one may have been later still.
+// Waits in one collective, among the ranks that the trace has: another one may have been later
+// still.
 struct CertainWait {
   size_t meeting = 0;  // of ClockAlignment::meetings()
   size_t last = 0;     // member that entered after all others

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of the files that `trace merge`, `trace summary` and `trace --append` read, which
-// anybody may have written.
+// Properties of the files that `trace merge`, `trace summary` and `trace --append` read. Any user
+// may have written them.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

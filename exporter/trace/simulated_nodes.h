@@ -16,7 +16,7 @@ namespace nccl_exporter::exporter {
 
 inline constexpr int64_t kUs = 1000, kMs = 1'000'000, kSecond = 1'000'000'000;
 
-// What a clock shows, of the true time.
+// A clock with an offset and a drift against the true time.
 struct TrueClock {
   int64_t offset_ns = 0;
   double drift = 0;
@@ -25,7 +25,7 @@ struct TrueClock {
     return true_ns + offset_ns +
            static_cast<int64_t>(static_cast<double>(true_ns - kSecond) * drift);
   }
-  // Which true time it was.
+  // The true time at which the clock showed `shown_ns`.
   int64_t TrueOf(int64_t shown_ns) const {
     return kSecond +
            static_cast<int64_t>(static_cast<double>(shown_ns - offset_ns - kSecond) / (1 + drift));

@@ -26,7 +26,7 @@ inline constexpr std::chrono::nanoseconds kMostDetailedLength = std::chrono::sec
 
 // As given on the command line.
 struct TraceRequest {
-  std::optional<std::chrono::nanoseconds> last = {};  // what the rings hold of this time
+  std::optional<std::chrono::nanoseconds> last = {};  // part of the rings to write
   std::optional<std::chrono::nanoseconds> length =
       {};  // to record; without both: kDefaultTraceLength
   TraceLevel level = TraceLevel::kOperations;
@@ -43,7 +43,7 @@ struct TraceResult {
   std::string fault;  // one line; empty if all went well
 };
 
-// What a job is known by on this node.
+// Labels of a process that identify its job on this node.
 struct JobLabels {
   std::string job;  // Slurm's number
   std::string name_space;
@@ -60,7 +60,7 @@ TraceResult WriteTrace(const TraceRequest& request, collector::NodeTrace trace);
 // uncertainty of each node.
 TraceResult MergeTraces(const TraceRequest& request);
 
-// What to look at first in `request.files`.
+// Summarizes `request.files`: the first things to look at.
 TraceResult SummarizeTraces(const TraceRequest& request);
 
 }  // namespace nccl_exporter::exporter

@@ -37,7 +37,7 @@ class TraceRanks {
     });
   }
 
-  // Of a rank of the communicator, which may be on another node. Nothing if the trace has no
+  // Global rank of a communicator's rank, which may be on another node. Nothing if the trace has no
   // process of it, or no global rank of that.
   std::optional<uint64_t> GlobalOf(const collector::TracedProcess& process,
                                    const collector::TracedCommunicator& communicator,

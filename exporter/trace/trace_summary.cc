@@ -117,7 +117,7 @@ void AddGaps(const TracedNodes& nodes, std::string& out) {
          operation->sequence, WhereText(nodes, place));
 }
 
-// What a rank did in the collectives with a certain last rank.
+// Waits of one rank in collectives whose last rank is certain.
 struct Waits {
   size_t last = 0;
   int64_t caused_ns = 0;  // waits of the others for it
@@ -174,7 +174,7 @@ std::vector<std::optional<int64_t>> KernelUncertainties(const ClockAlignment& al
   return most_ns;
 }
 
-// What was asked for and is not there.
+// Adds lines about detail that was requested and is not there.
 void AddMissingDetail(const std::string& where, const collector::TracedDetail& detail,
                       const TracedCommunicator& communicator, std::string& out) {
   if (detail.lost_operations + detail.lost_parts != 0)

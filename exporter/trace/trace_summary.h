@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people look for first in a trace: the slowest operations, who waited and for whom, gaps, and
-// what is missing. A pure function, for any thread.
+// Summary of a trace: the slowest operations, who waited and for whom, gaps, and what is missing. A
+// pure function, for any thread.
 #pragma once
 
 #include <string>
