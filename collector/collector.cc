@@ -20,14 +20,14 @@
 namespace nccl_exporter::collector {
 namespace {
 
-// How soon a writer's end is noticed and a dead one's time is over, when nobody scrapes.
+// Interval in which the end of a writer and of a dead one's retention is noticed without scrapes.
 constexpr std::chrono::milliseconds kRefreshInterval = std::chrono::seconds(1);
 
 // After a change in a directory, further ones are gathered for this long: a job starts many
 // processes at once, and whoever makes files without end must not keep the thread busy.
 constexpr std::chrono::milliseconds kGatherInterval{50};
 
-// How soon a recording follows a communicator that is new: its ring holds 512 operations.
+// Interval in which a recording looks for new communicators: the ring of one holds 512 operations.
 constexpr std::chrono::milliseconds kLookInterval{250};
 
 // At the end of a recording, what was complete and not in the ring yet has so long: a launch is

@@ -55,9 +55,9 @@ class Collector {
   // arrivals. At most once.
   void Start();
 
-  // What the segments say now. Any thread; callers wait for each other.
-  // Every snapshot looks at the directories first. After Start() it waits for one part of that look
-  // (see kNamesPerPart), and the thread goes on with the rest; the first snapshots, and all without
+  // Returns the contents of the segments now. Any thread; callers wait for each other. Every
+  // snapshot looks at the directories first. After Start() it waits for one part of that look (see
+  // kNamesPerPart), and the thread goes on with the rest; the first snapshots, and all without
   // Start(), wait for the whole.
   std::shared_ptr<NodeSnapshot> Snapshot();
 
@@ -73,7 +73,7 @@ class Collector {
                    const std::optional<DetailRequest>& detail = std::nullopt);
 
  private:
-  // What follows the segments of a snapshot, at the moment at which it was taken.
+  // Called behind the segments of a snapshot, with the moment at which it was taken.
   using Follow = std::function<void(const NodeSnapshot&, const SegmentLooks&, const Moment&)>;
   std::shared_ptr<NodeSnapshot> Snapshot(const Follow& follow);
   std::shared_ptr<NodeSnapshot> SnapshotOf(SegmentLooks looks, const Moment& now);

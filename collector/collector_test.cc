@@ -29,7 +29,8 @@ void WriteSegment(const std::string& path, uint64_t operations) {
   writer.WriteTo(path);
 }
 
-// How often this process has read from files so far; 0 where the kernel does not tell.
+// Number of times that this process has read from files so far; 0 if the kernel does not count
+// them.
 uint64_t ReadCalls() {
   std::ifstream file("/proc/self/io");
   std::string name;

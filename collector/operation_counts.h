@@ -43,7 +43,7 @@ struct FunctionSnapshot {
   uint64_t completed = 0;
   std::array<SizeClassSnapshot, kSizeClassCount> sizes{};
   std::array<uint64_t, DurationBuckets::kCount> duration{};  // not cumulative
-  // What size classes have of `duration`. From a segment they have all or nothing; in a sum of
+  // Parts of `duration` by size class. From a segment they have all or nothing; in a sum of
   // several, the rest belongs to those that have nothing. Read on request: see ReadTerms.
   std::array<SizedDurations, kSizeClassCount> duration_by_size{};
   std::array<uint64_t, BandwidthBuckets::kCount> bandwidth{};  // not cumulative

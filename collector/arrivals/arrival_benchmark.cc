@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the comparison of arrivals costs the daemon: one interval of a node with 8 ranks and 10,000
+// Cost of the comparison of arrivals for the daemon: one interval of a node with 8 ranks and 10,000
 // operations a second on each, spread over some communicators. `core` is the share of one core that
-// this takes, `compared` of the operations that were.
+// this takes, `compared` the share of the operations that were compared.
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <sys/mman.h>

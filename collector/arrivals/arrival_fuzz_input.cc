@@ -35,7 +35,7 @@ void Require(bool holds, const char* promise) {
   std::abort();
 }
 
-// What remains of the script; zeros behind its end.
+// Rest of the script; zeros behind its end.
 class Script {
  public:
   explicit Script(std::span<const uint8_t> bytes) : bytes_(bytes) {}
@@ -58,7 +58,7 @@ class Slot : public SegmentSource {
  public:
   uint64_t Size() const override { return bytes_.size(); }
   uint64_t OwnerUid() const override { return 0; }
-  // What was scheduled happens in the midst of the copy, as when the writer goes on in the
+  // A scheduled change happens in the midst of the copy, as when the writer goes on in the
   // meantime.
   ssize_t Read(uint64_t offset, std::span<std::byte> into) const override {
     const auto change = std::exchange(change_, nullptr);

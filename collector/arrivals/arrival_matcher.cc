@@ -77,7 +77,7 @@ class ArrivalMatcher::Member {
 
 namespace {
 
-// Of a clock of which nothing is known yet.
+// Range of a clock of which nothing is known yet.
 constexpr TimeRange kUnbound{-ClockDistance::kUnknown, ClockDistance::kUnknown};
 
 int64_t AsOf(const CompletedOperation& operation) {
@@ -88,7 +88,7 @@ TimeRange Around(int64_t middle_ns, int64_t uncertainty_ns) {
   return {middle_ns - uncertainty_ns, middle_ns + uncertainty_ns};
 }
 
-// What both allow; its ends change places where they have nothing in common.
+// Range that both allow; its ends change places if they have nothing in common.
 TimeRange Common(const TimeRange& one, const TimeRange& other) {
   return {std::max(one.least_ns, other.least_ns), std::min(one.most_ns, other.most_ns)};
 }
@@ -143,7 +143,8 @@ void ArrivalMatcher::PairClocks(Group& group) {
   }
 }
 
-// What waits was counted against the members of before: it cannot become complete any more.
+// Operations that wait were counted against the earlier members: they cannot become complete any
+// more.
 ArrivalMatcher::Member* ArrivalMatcher::Add(const LocalRank& rank) {
   std::shared_ptr<Clock> clock;
   // A GPU without a name has a clock of its own for each communicator: more is not known of it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rank enters a collective last: matches the operations of the ranks of one communicator that
-// run on this node, and compares when their kernels started.
+// Finds the rank that enters a collective last: matches the operations of the ranks of one
+// communicator that run on this node, and compares when their kernels started.
 //
 // Compared are starts of kernels, by the GPUs' clocks, and nothing else. The call says when the
 // host got there, which may be far ahead of its GPU, and hosts are not brought together by a
@@ -19,11 +19,11 @@
 // - Estimated: two witnesses say it, which have nothing in common, and nothing that is proven
 //   contradicts them. The first one is the clocks' distance by the fastest deliveries of both GPUs
 //   (FastestDeliveries), which take about the same time on one node. The second one are the
-//   durations: the ranks leave an
-//   operation that waits for all at about the same time, so that a kernel that is shorter began
-//   later. One of both may be wrong: deliveries of one rank that are always slow, or an operation
-//   that always ends later on one rank. Only if both are, by more than kUnequalDeliveriesNs and
-//   kUnequalStopsNs and in the same direction, is a rank named that is not late.
+//   durations: the ranks leave an operation that waits for all at about the same time, so that a
+//   kernel that is shorter began later. One of both may be wrong: deliveries of one rank that are
+//   always slow, or an operation that always ends later on one rank. Only if both are, by more than
+//   kUnequalDeliveriesNs and kUnequalStopsNs and in the same direction, is a rank named that is not
+//   late.
 #pragma once
 
 #include <compare>
@@ -65,7 +65,7 @@ inline constexpr int64_t kUnequalStopsDivisor = 8;
 struct LocalRank {
   CommunicatorKey communicator;
   uint64_t rank = 0;
-  // Of the clock that its kernels read; empty: not known, so a clock of its own.
+  // UUID of the GPU whose clock the kernels read; empty: not known, so a clock of its own.
   std::string gpu_uuid;
   bool has_kernel_times = false;
   bool call_is_bound = false;  // no kernel starts before its operation's call_ns (API v5 and later)
@@ -89,7 +89,7 @@ class ArrivalMatcher {
   // Whether there is another rank to compare it with, and times to compare.
   static bool IsComparable(const Member* member);
   static const ArrivalCounts& CountsOf(const Member* member);
-  // How closely the rank's distance to the first one to enter was known at the latest operation.
+  // Uncertainty of the rank's distance to the first one to enter, at the latest operation.
   static const ArrivalUncertainty& UncertaintyOf(const Member* member);
 
   // In the order in which they were completed on that rank.

@@ -14,7 +14,8 @@ constexpr uint64_t kMicrosecond = 1000;
 constexpr uint64_t kMillisecond = 1'000'000;
 constexpr uint64_t kBoot = 5'000'000'000'000;  // CLOCK_MONOTONIC when time 0 was
 
-// What the ranks of a node complete, by a clock that is common to all; each GPU shows another time.
+// Operations that the ranks of a node complete, by a clock that is common to all; each GPU shows
+// another time.
 class ArrivalMatcherTest : public testing::Test {
  protected:
   static CommunicatorKey Key(uint64_t id, const std::string& job = "") {

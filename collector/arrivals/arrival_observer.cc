@@ -276,7 +276,7 @@ bool ArrivalObserver::Read(const Moment& now) {
 }
 
 void ArrivalObserver::ReadRing(Followed& followed, int64_t slew_ns, const Moment& now) {
-  // What was read counts only if the slot is still the same communicator's afterwards.
+  // An operation that was read counts only if the slot is still the same communicator's afterwards.
   operations_.clear();
   const uint64_t lost = followed.ring.Read(*followed.file, operations_);
   if (operations_.empty() && lost == 0) return;

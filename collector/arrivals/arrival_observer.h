@@ -72,7 +72,7 @@ class ArrivalObserver {
     uint64_t slot_offset = 0;
     std::shared_ptr<const SegmentFile> file;
     CompletionRing ring{0};
-    CompletionRing recent{0};                  // the same, read by AddTo()
+    CompletionRing recent{0};                  // the ring as AddTo() has read it
     ArrivalMatcher::Member* member = nullptr;  // null: over, only the counts are left
     // The last, if it was ever comparable; set when it is over.
     std::optional<ArrivalCounts> counts;

@@ -69,8 +69,8 @@ TEST_F(ArrivalObserverTest, ARankAloneHasNoCountsAndIsNotRead) {
 }
 
 // The first operation shows that all ranks are there: those that were not seen before are looked
-// for.
-// Of one with a single rank here, too: how long its operations take is compared between nodes.
+// for. A communicator with a single rank here is observed, too: nodes compare the lengths of its
+// operations.
 TEST_F(ArrivalObserverTest, ASnapshotHasWhatWasCompletedSinceTheOneBefore) {
   Start(0);
   Complete(0);

@@ -68,7 +68,7 @@ TEST_F(ArrivalRoomTest, CountsByUserTheLiveCommunicatorsThatFindNoRoom) {
   EXPECT_TRUE(without_room().empty()) << "those that are over give way";
 }
 
-// What this process has read so far; 0 where the kernel does not tell.
+// Bytes that this process has read so far; 0 if the kernel does not count them.
 uint64_t BytesRead() {
   std::ifstream file("/proc/self/io");
   std::string name;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far the clocks of GPUs are apart, as collectives of all communicators that share them prove
-// it: no rank leaves an operation that waits for all before every rank has entered it. This binds
-// clocks closely where calls do not, since the host is far ahead of its GPU. A pair of GPUs has one
-// distance, whichever communicators they meet in.
+// Bounds of the distances between the clocks of GPUs, proven by collectives of all communicators
+// that share the GPUs: no rank leaves an operation that waits for all before every rank has entered
+// it. This binds clocks closely where calls do not, since the host is far ahead of its GPU. A pair
+// of GPUs has one distance, whichever communicators they meet in.
 #pragma once
 
 #include <cstddef>

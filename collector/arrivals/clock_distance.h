@@ -22,10 +22,10 @@ class ClockDistance {
  public:
   // Neither bound is ever beyond this, so that the difference of two is no overflow. 73 years.
   static constexpr int64_t kUnknown = int64_t{1} << 61;
-  // How fast two clocks drift apart at most: crystals of 100 parts in a million each.
+  // Fastest drift of two clocks against each other: crystals of 100 parts in a million each.
   static constexpr double kMostDrift = 200e-6;
-  // How much the rate of the drift changes within a window: crystals change by some tenths of a
-  // part in a million per degree, and a board's temperature by some degrees in a minute.
+  // Largest change of the drift's rate within a window: crystals change by some tenths of a part in
+  // a million per degree, and a board's temperature by some degrees in a minute.
   static constexpr double kRateChange = 1e-6;
   static constexpr int64_t kWindowNs = 64'000'000'000;
 
@@ -75,7 +75,7 @@ class ClockDistance {
 
   static int64_t Clamped(int64_t ns) { return std::clamp(ns, -kUnknown, kUnknown); }
 
-  // What a rate makes of a time, which is cut off at a window: no rate is known for longer.
+  // Drift over a time at a rate. Beyond a window it is `rate_beyond`: no rate is known for longer.
   static int64_t Drift(int64_t ns, double rate, double rate_beyond) {
     const int64_t within_ns = std::clamp(ns, -kWindowNs, kWindowNs);
     return static_cast<int64_t>(static_cast<double>(within_ns) * rate +

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kDistance = 3'000'000;
 
-// Of two clocks that drift by 50 parts in a million.
+// Distance of two clocks that drift by 50 parts in a million.
 int64_t TrueDistance(int64_t at_ns) { return kDistance + at_ns / 20'000; }
 
 void Learn(ClockDistance& distance, int64_t at_ns, int64_t below_ns, int64_t above_ns) {

@@ -25,7 +25,7 @@ constexpr int64_t kCompute = 2 * kMillisecond;  // from the end of an operation 
 // From the stop to the progress thread, at least.
 constexpr int64_t kFastestDelivery = 8 * kMicrosecond;
 
-// What is played. Rank 1 is late.
+// The job that is played. Rank 1 is late.
 struct Job {
   int ranks = 2;
   int operations = 600;
@@ -120,7 +120,7 @@ class ConstantLateness : public testing::Test {
     return counts.compared - counts.estimated;
   }
 
-  // Of a job of its own, on other GPUs than those before.
+  // Plays a job of its own, on other GPUs than the jobs before.
   Outcome Play(const Job& job) {
     ++job_number_;
     true_lateness_ns_ = 0;

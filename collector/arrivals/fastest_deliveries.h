@@ -35,8 +35,8 @@ class FastestDeliveries {
   // A stretch whose fastest delivery is so far from the line: the clock was set, or nothing was
   // delivered in time.
   static constexpr int64_t kClockIsSetNs = 10'000'000;
-  // What is more uncertain is no estimate: no rank is told by it, and sums of numbers that make no
-  // sense stay in range.
+  // A distance that is more uncertain is no estimate: it names no rank, and sums of senseless
+  // numbers stay in range.
   static constexpr int64_t kWorstNs = 1'000'000'000;
 
   void Learn(uint64_t stop_ns, uint64_t delivered_ns);

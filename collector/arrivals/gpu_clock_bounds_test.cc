@@ -11,7 +11,7 @@ constexpr uint64_t kEpoch =
 constexpr uint64_t kBoot = 5'000'000'000'000;  // CLOCK_MONOTONIC at that moment
 constexpr int64_t kTick = GpuClockBounds::kTickNs;
 
-// Of an operation that started `start_ns` after that moment and took 1 ms.
+// Learns from an operation that started `start_ns` after that moment and took 1 ms.
 void Learn(GpuClockBounds& bounds, uint64_t start_ns, uint64_t called_before_ns,
            uint64_t delivered_after_ns) {
   bounds.Learn(kBoot + start_ns - called_before_ns, kEpoch + start_ns,

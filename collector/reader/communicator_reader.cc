@@ -86,7 +86,7 @@ NetworkCounts CountsOf(const layout::NetworkDirectionBlock (&blocks)[kNetworkDir
   return counts;
 }
 
-// Of functions that are described already.
+// Bus bytes in the network, for functions that are described already.
 NetworkBusBytes NetworkBusBytesOf(const layout::CommunicatorSlot& slot,
                                   const CommunicatorSnapshot& communicator) {
   const auto ranks = static_cast<uint32_t>(communicator.ranks);

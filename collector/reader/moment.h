@@ -27,7 +27,7 @@ struct Moment {
     return then_ns == 0 ? 0 : monotonic_ns - static_cast<int64_t>(AgeOf(then_ns));
   }
 
-  // The same moment for a process whose CLOCK_MONOTONIC is ahead of ours by so much.
+  // This moment for a process whose CLOCK_MONOTONIC is ahead of ours by `offset_ns`.
   Moment Ahead(int64_t offset_ns) const {
     return {.realtime_ns = realtime_ns, .monotonic_ns = monotonic_ns + offset_ns};
   }

@@ -140,7 +140,7 @@ class SegmentReading {
     return copy != Copy::kDone || !IsServed(slot) || AddCommunicator(slot);
   }
 
-  // The same for a slot that has changed since its head was read.
+  // Whether a slot that has changed since its head was read is still wanted.
   bool IsStillWanted(uint32_t slot) {
     std::optional<SegmentFault> fault;
     const std::optional<SlotHead> head = ReadSlotHead(source_, OffsetOf(slot), fault);
@@ -209,7 +209,7 @@ class SegmentReading {
     return CopyAll(OffsetOf(slot) + offsetof(CommunicatorSlot, size_histograms),
                    BytesOf(slot_->size_histograms));
   }
-  // And the words behind it.
+  // The counters of network time and the words behind them.
   bool CopyNetwork(uint32_t slot) {
     if (!HasNetwork()) return true;
     constexpr size_t kBegin = offsetof(CommunicatorSlot, network);
@@ -291,7 +291,7 @@ class SegmentReading {
     result_.last_sign_of_life_realtime_ns =
         std::max(result_.last_sign_of_life_realtime_ns, realtime_ns);
   }
-  // Of the writer's clock; the result is of ours.
+  // Takes a time of the writer's clock; the result is of ours.
   void NoteStaleAt(uint64_t monotonic_ns) {
     if (monotonic_ns == kNever) return;
     result_.stale_at_ns =

@@ -51,13 +51,13 @@ struct SegmentRead {
   // meaning.
   uint64_t stale_at_ns = kNever;
   int64_t last_sign_of_life_realtime_ns = 0;  // the latest time in the bytes
-  uint64_t ahead_ns = 0;  // how far the latest time is in the future, by CLOCK_MONOTONIC
+  uint64_t ahead_ns = 0;  // distance of the latest time into the future, by CLOCK_MONOTONIC
 
   // The part of the room for communicators that this segment used.
   uint64_t Cost() const { return std::max(copied_slots, process ? room : 0); }
 };
 
-// What a communicator takes of the room for communicators.
+// Room that a communicator takes of the room for communicators.
 uint64_t RoomOf(const CommunicatorSnapshot& communicator);
 
 // Reads only what is needed. Of a free slot that is the head, so a sparse file costs little. Where
@@ -65,11 +65,11 @@ uint64_t RoomOf(const CommunicatorSnapshot& communicator);
 // that were finalized last.
 SegmentRead ReadSegment(const SegmentSource& source, const ReadTerms& terms);
 
-// The same, for the slots that a walk has just found.
+// Reads the slots that a walk has just found.
 SegmentRead ReadSegment(const SegmentSource& source, SlotDirectory directory,
                         const ReadTerms& terms);
 
-// The same for bytes in memory: a pure function, to be fuzzed.
+// Reads a segment from bytes in memory: a pure function, to be fuzzed.
 inline SegmentRead ParseSegment(std::span<const std::byte> bytes, uint64_t owner_uid,
                                 const ReadTerms& terms) {
   return ReadSegment(MemorySource(bytes, owner_uid), terms);

@@ -37,7 +37,8 @@ struct SlotHead {
 
 struct SlotDirectory {
   std::optional<ProcessSnapshot> process;  // from the header, without communicators
-  // Of the header or of a slot; if there is neither, the writer is still starting.
+  // Fault of the header or of a slot; if there is neither fault nor process, the writer is still
+  // starting.
   std::optional<SegmentFault> fault;
   bool lacked_slots = false;  // `slots_left` was used up: `heads` ends before the last slot
 

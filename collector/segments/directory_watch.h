@@ -46,8 +46,8 @@ class DirectoryWatch {
                                       IN_MOVED_TO | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF |
                                       IN_ONLYDIR;
 
-  // Of 64 KiB each: more than the kernel queues by default. Whoever makes events without end must
-  // not keep us here.
+  // Reads of 64 KiB per call. Together they exceed the kernel's default queue. The limit keeps a
+  // process that creates events without end from blocking the collector.
   static constexpr int kMaxReads = 16;
 
   void Unwatch(int number);

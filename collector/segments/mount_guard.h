@@ -42,7 +42,7 @@ class MountGuard {
     if (Statx(directory, "", AT_EMPTY_PATH, status, own_mount_)) own_device_ = status.st_dev;
   }
 
-  // What `name` stands for, links not followed. kElsewhere: on another mount than the directory.
+  // Looks at the file that `name` stands for, without following links.
   Sight LookAt(const char* name, struct stat& status) const {
     uint64_t mount = 0;
     if (!Statx(directory_, name, 0, status, mount)) return Sight::kGone;

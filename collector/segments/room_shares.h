@@ -11,8 +11,8 @@
 
 namespace nccl_exporter::collector {
 
-// What communicators matter, the most first: in use, those of processes that have ended without
-// finalizing them, finalized, and finalized before the process ended.
+// Ranks of communicators by importance, the most important first: in use, those of processes that
+// have ended without finalizing them, finalized, and finalized before the process ended.
 inline constexpr size_t kRoomRanks = 4;
 
 // The room that the communicators of one file want, by rank.
@@ -32,8 +32,8 @@ inline std::vector<uint64_t> FairParts(const std::vector<uint64_t>& wanted, uint
   return parts;
 }
 
-// The same by files: first for the communicators that matter most, of all files, then for the next.
-// So where there is no room for all, each file loses the same.
+// Parts of `room` by file: first for the communicators that matter most, of all files, then for the
+// next. So if there is no room for all, each file loses the same.
 inline std::vector<uint64_t> ShareRoom(const std::vector<RoomWanted>& wanted, uint64_t room) {
   std::vector<uint64_t> shares(wanted.size());
   for (size_t rank = 0; rank < kRoomRanks; ++rank) {

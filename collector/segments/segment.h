@@ -25,8 +25,9 @@
 
 namespace nccl_exporter::collector {
 
-// How often the last counts of a dead process are read again: its owner may touch the file, or take
-// and let go of its lock, without end. A read takes up to 180 ms, the whole room for communicators.
+// Interval in which the last counts of a dead process are read again: its owner may touch the file,
+// or take and let go of its lock, without end. A read takes up to 180 ms, the whole room for
+// communicators.
 inline constexpr std::chrono::seconds kLastStateInterval{1};
 
 // Times of functions that are looked at, as often, to see whether a process without its lock goes
@@ -58,7 +59,7 @@ class Segment {
   uint64_t AddTo(NodeSnapshot& snapshot, const std::string& name, SlotDirectory slots,
                  const ReadTerms& terms, const FileErrors& errors);
 
-  // What the segment says, without any of this.
+  // Reads the segment as it is, and keeps nothing of it.
   SegmentRead Read(const ReadTerms& terms) const { return ReadSegment(*file_, WithClock(terms)); }
 
   // Whether the writer has been gone for longer than the retention time. After Observe(). The same
@@ -74,13 +75,13 @@ class Segment {
   bool HasLostLock() const { return grown_monotonic_ns_.has_value(); }
   int64_t ClockOffsetNs() const { return clock_offset_ns_ + ahead_ns_; }
 
-  // What is wrong with it, as of the latest read and snapshot.
+  // Faults of the segment, as of the latest read and snapshot.
   std::vector<SegmentError> Faults() const;
 
   // Room of the communicators in memory between snapshots: those of the last counts.
   uint64_t CommunicatorsKept() const { return read_.process ? read_.room : 0; }
 
-  // What it would take of the room for communicators, as of the last read.
+  // Room for communicators that the segment would take, as of the last read.
   RoomWanted CommunicatorsWanted() const {
     return is_alive() ? RoomWanted{wanted_in_use_, 0, wanted_finalized_, 0}
                       : RoomWanted{0, wanted_in_use_, 0, wanted_finalized_};
@@ -104,7 +105,7 @@ class Segment {
   void NoteActivity(bool is_first);
   uint64_t LatestActivity() const;
   bool IsReadDue(const ReadTerms& terms) const;
-  // What is touched again and again is not read again and again.
+  // Whether a read is recent enough: a file that is touched again and again is not read each time.
   bool IsReadRecently(const ReadTerms& terms) const;
   void Take(SegmentRead read, const FileStamp& stamp, const ReadTerms& terms,
             const FileErrors& errors);
@@ -128,8 +129,8 @@ class Segment {
   std::optional<FileStamp> read_stamp_;
   std::optional<int64_t> kept_monotonic_ns_;  // when KeepLastState() read it
   std::optional<int64_t> exit_monotonic_ns_;  // set while the writer is gone
-  // Of a writer without a lock: places of times in the file, the latest of them, when they were
-  // looked at, and when they were last seen to have grown.
+  // Signs of life of a writer without a lock: places of times in the file, the latest of them, when
+  // they were looked at, and when they were last seen to have grown.
   std::vector<uint64_t> activity_offsets_;
   uint64_t activity_ns_ = 0;
   int64_t activity_monotonic_ns_ = 0;

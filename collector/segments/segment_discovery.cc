@@ -24,7 +24,7 @@ int64_t RestAfter(int64_t names) {
   return names > kNamesAtEase ? names * Nanoseconds(kRestPerName) : 0;
 }
 
-// What a file is by its first bytes.
+// Kind of a file by its first bytes.
 enum class Content : uint8_t { kPublished, kNothing, kForeign };
 
 Content ContentOf(const SegmentFile& file) {
@@ -294,7 +294,7 @@ void SegmentTable::Open(Directory& directory, int descriptor, const std::string&
                .segment = Segment(std::move(*file), is_alive)});
 }
 
-// What is served is served to its end, also without a name: somebody may have tidied up.
+// A segment that is served is served to its end, also without a name: a user may have tidied up.
 void SegmentTable::ForgetUnlisted(const Directory& directory) {
   const auto is_listed = [&](const DirectoryEntry& place) {
     return place.directory != &directory || place.listing == directory.listings;

@@ -69,7 +69,7 @@ ssize_t SegmentFile::Read(uint64_t offset, std::span<std::byte> into) const {
     if (length == 0) break;
     copied += static_cast<size_t>(length);
   }
-#if !defined(NCCL_EXPORTER_TSAN)                        // which knows no fences
+#if !defined(NCCL_EXPORTER_TSAN)                        // ThreadSanitizer knows no fences
   std::atomic_thread_fence(std::memory_order_acquire);  // Arm reorders loads of two copies
 #endif
   return static_cast<ssize_t>(copied);

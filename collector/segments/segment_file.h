@@ -24,7 +24,7 @@ inline FileKey KeyOf(const struct stat& status) {
   return {.device = status.st_dev, .inode = status.st_ino};
 }
 
-// What shows that somebody has changed a file other than through a mapping.
+// Signs of a change of a file other than through a mapping.
 struct FileStamp {
   int64_t modified_realtime_ns = 0;
   int64_t changed_realtime_ns = 0;  // owner and permissions
@@ -38,8 +38,7 @@ class SegmentFile : public SegmentSource {
  public:
   // Opens `name`, relative to the directory that is open as `directory` (AT_FDCWD: the working
   // directory). Never follows a link, never waits for a FIFO's other end, and in an open directory
-  // does not leave its mount. On failure `error` and
-  // `detail` are set.
+  // does not leave its mount. On failure `error` and `detail` are set.
   static std::optional<SegmentFile> Open(int directory, const std::string& name,
                                          SegmentError* error, std::string* detail);
 

@@ -28,11 +28,10 @@ namespace nccl_exporter::collector {
 
 // Files of one user that are remembered without being open: no segments, not ready, or over and not
 // to be unlinked (a directory mounted read-only). Some hundred bytes each; further ones of the user
-// are opened again at
-// each listing.
+// are opened again at each listing.
 inline constexpr size_t kMaxSetAsidePerUser = 4096;
 
-// The same for all users together.
+// Files of all users together that are remembered without being open.
 inline constexpr size_t kMaxSetAside = 65536;
 
 // A directory that is watched is listed when something changed in it, and from time to time all the
@@ -52,9 +51,9 @@ inline constexpr int64_t kNamesPerOpen = 16;
 inline constexpr int64_t kNamesAtEase = 4096;
 inline constexpr std::chrono::microseconds kRestPerName{50};
 
-// Of one user's files that are not known yet, a listing opens as many as can be remembered beside
-// those that are; what else he has is refused unseen. A few are opened all the same: a file whose
-// lock is held comes before others of his.
+// Unknown files of one user that a listing opens: as many as can be remembered beside the known
+// ones; further ones are refused unseen. A few are opened all the same: a file whose lock is held
+// comes before others of his.
 inline constexpr size_t kMaxOpensPerUser = kMaxSegmentsPerUser + kMaxSetAsidePerUser;
 inline constexpr size_t kMinOpensPerUser = 256;
 
@@ -62,8 +61,8 @@ inline constexpr size_t kMinOpensPerUser = 256;
 // number of them look old. The next Look() comes within a second.
 inline constexpr size_t kMaxRemovalsPerUser = 64;
 
-// How often private directories of users are looked for, and how many of them are watched: /dev/shm
-// is a busy place, where each shared memory of a job would wake us.
+// Interval in which private directories of users are looked for, and number of them that are
+// watched: /dev/shm is a busy place, where each shared memory of a job would wake us.
 inline constexpr std::chrono::seconds kPrivateDirectoriesInterval{1};
 inline constexpr size_t kMaxPrivateDirectories = 256;
 
@@ -120,8 +119,8 @@ class SegmentTable {
   // segments at kMaxSlotsPerUser slots, which the segments share.
   SegmentLooks Look(const Moment& now);
 
-  // What the segments say. `looks` are of the same moment; a segment that was discovered since is
-  // left to the next snapshot.
+  // Reads the segments. `looks` are of the same moment; a segment that was discovered since is left
+  // to the next snapshot.
   NodeSnapshot Read(SegmentLooks looks, const Moment& now);
 
   // All that is needed before Read() at once, however long it takes.
@@ -156,7 +155,7 @@ class SegmentTable {
         {};                 // users whose files found no room, at the last listing or since
     uint64_t listings = 0;  // that have begun
     std::optional<Listing> listing = std::nullopt;
-    // Of the last listing that is over.
+    // Data of the last complete listing.
     int64_t names_listed = 0;
     std::optional<int64_t> begun_monotonic_ns = std::nullopt;
     int64_t ended_monotonic_ns = 0;

@@ -63,7 +63,7 @@ struct FunctionV1 {
   std::vector<uint64_t> bandwidth{};  // at most 178
 };
 
-// Of one function and size class (1.3).
+// Histogram of one function and size class (1.3).
 struct SizeHistogramV1 {
   uint64_t function = 0;
   uint64_t size_class = 0;

@@ -25,7 +25,8 @@ inline bool AllowDescriptors(rlim_t count) {
   return ::setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= count;
 }
 
-// The same directory as several users see it: the files are given to them, which only root may do.
+// A table whose directory has files of several users: they are given to them, which only root may
+// do.
 class TableOfUsersFixture : public TableFixture {
  protected:
   static constexpr uint64_t kBigUser = 1001, kSmallUser = 1002, kOtherUser = 1003;

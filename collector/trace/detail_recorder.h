@@ -28,8 +28,8 @@ class DetailRecorder {
 
   // Why there is nothing; empty: the process has taken the request.
   std::string Fault() const;
-  // What has come of the communicator in that slot, without what was called after `end_ns`
-  // (CLOCK_MONOTONIC). Once for each slot.
+  // Returns the detail of the communicator in that slot, without operations that were called after
+  // `end_ns` (CLOCK_MONOTONIC). Once for each slot.
   TracedDetail Take(uint32_t slot, int64_t end_ns);
 
  private:

@@ -93,7 +93,7 @@ struct TracedNetworkOperation {
 struct TracedStep {
   size_t network_operation = 0;                        // in TracedDetail::network_operations
   int64_t end_ns = 0;                                  // CLOCK_MONOTONIC
-  std::array<int64_t, kNetworkStateCount> state_ns{};  // what it waited for; its length together
+  std::array<int64_t, kNetworkStateCount> state_ns{};  // reasons of its wait; together its length
 
   int64_t LengthNs() const {
     int64_t length_ns = 0;
@@ -103,7 +103,7 @@ struct TracedStep {
   bool operator==(const TracedStep&) const = default;
 };
 
-// What the process recorded of a communicator on request.
+// Records of a communicator that its process made on request.
 struct TracedDetail {
   bool has_steps = false;                     // they were asked for
   std::vector<DetailedOperation> operations;  // in the order of their calls

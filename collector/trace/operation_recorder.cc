@@ -46,8 +46,8 @@ std::string GlobalRankOf(const ProcessSnapshot& process) {
   return process.numbers.global_rank ? std::to_string(*process.numbers.global_rank) : "";
 }
 
-// What tells an operation apart from the others of its communicator. Sends and receives of one
-// group share it.
+// Identity of an operation among those of its communicator. Sends and receives of one group share
+// it.
 using Identity = std::tuple<Function, uint64_t, int64_t>;
 
 }  // namespace
@@ -159,7 +159,7 @@ void OperationRecorder::Read() {
   }
 }
 
-// What was read counts only if the slot is still the same communicator's afterwards.
+// An operation that was read counts only if the slot is still the same communicator's afterwards.
 void OperationRecorder::Read(Ring& ring, size_t& room) {
   operations_.clear();
   const uint64_t lost = ring.ring.Read(*ring.file, operations_);
@@ -188,8 +188,8 @@ void OperationRecorder::Read(Ring& ring, size_t& room) {
   }
 }
 
-// What a ring had lost when it was first read is not known to be of the window, unless all that the
-// communicator did is.
+// Operations that a ring had lost before its first read are not known to be of the window, unless
+// all that the communicator did is.
 void OperationRecorder::NoteFirst(Ring& ring, uint64_t first_ticket, int64_t first_delivered_ns) {
   if (first_ticket == 1) return;
   if (ring.is_new) {

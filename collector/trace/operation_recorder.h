@@ -27,7 +27,7 @@
 
 namespace nccl_exporter::collector {
 
-// What is asked of processes, besides what they write anyway.
+// Request to processes for more than they write anyway.
 struct DetailWish {
   TraceMemory::Request request;
   std::function<bool(const ProcessSnapshot&)> is_wanted;
@@ -50,8 +50,9 @@ class OperationRecorder {
   // The part of Read() that is about details.
   void ReadDetails();
 
-  // What communicators have completed and timed until now. After the last Read(): an operation that
-  // is complete and has no times yet, because they are to be confirmed, counts as one without.
+  // Counts the operations that communicators have completed and timed until now. After the last
+  // Read(): an operation that is complete and has no times yet, because they are to be confirmed,
+  // counts as one without.
   void Count(const NodeSnapshot& snapshot);
 
   // The trace, whose window ends with the last Follow(). Call Read() and Count() in between.
@@ -65,7 +66,7 @@ class OperationRecorder {
   struct Ring {
     std::shared_ptr<const SegmentFile> file;
     uint64_t slot_offset = 0;
-    int64_t source_offset_ns = 0;  // how far the clock of the timing source is ahead of ours
+    int64_t source_offset_ns = 0;  // distance by which the timing source's clock is ahead of ours
     uint64_t generation = 0;
     CompletionRing ring{0};
     bool is_new = false;     // all that was completed was completed in the window

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is read from rings while a writer goes on: each operation once, and every loss counted.
+// Reads of rings while a writer goes on: each operation once, and every loss counted.
 #include "collector/trace/operation_recorder.h"
 
 #include <gtest/gtest.h>

@@ -43,7 +43,7 @@ class TraceMemory {
 
   // Allocates what is needed, and asks. False: there is no memory.
   bool Ask(const Request& request, std::string& fault);
-  // What the process answered; nothing: it has not begun an operation since.
+  // Answer of the process; nothing: it has not begun an operation since.
   std::optional<trace_ring::Answer> answer() const;
 
   // Visits the records that have come since the last call, those of a chunk in their order.

@@ -35,7 +35,7 @@ class CommunicatorRoomTest : public TableFixture {
     for (const ProcessSnapshot& process : snapshot.processes) count += process.communicators.size();
     return count;
   }
-  // What this process has read so far; 0 where the kernel does not tell.
+  // Bytes that this process has read so far; 0 if the kernel does not count them.
   static uint64_t BytesRead() {
     std::ifstream file("/proc/self/io");
     std::string name;

@@ -78,7 +78,8 @@ TEST_F(SegmentListingTest, ALargeDirectoryKeepsNoOtherWaiting) {
   EXPECT_EQ(table.Read(table.Look(now_), now_).processes.size(), 1u);
 }
 
-// What changed while the directory must not be listed, or since its listing began, may be unknown.
+// Changes may be unknown if they happened while the directory must not be listed, or since its
+// listing began.
 TEST_F(SegmentListingTest, SaysUntilWhenAllFilesAreKnown) {
   EXPECT_EQ(table_.KnownUntil(now_), INT64_MIN);
   Snapshot();
