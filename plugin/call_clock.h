@@ -23,7 +23,7 @@ class CallClock {
   // Once, before the first call.
   void Open(uint64_t start_ns) { start_ns_ = start_ns; }
 
-  // Of a call that is made now (CLOCK_MONOTONIC).
+  // Payload of a call that is made now (CLOCK_MONOTONIC).
   uint64_t PayloadOf(uint64_t now_ns) {
     const uint64_t units = (now_ns - start_ns_) >> kUnitShift;
     if (LoadRelaxed(half_) != units >> kHalfShift) StoreRelaxed(half_, units >> kHalfShift);

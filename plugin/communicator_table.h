@@ -70,7 +70,7 @@ class CommunicatorTable {
   }
   // The communicator that a handle of ours belongs to, or nullptr.
   Communicator* OwnerOf(Handle handle) const { return InSlot(handle.Slot()); }
-  // The same for any bits; nullptr as well if they are not a handle of this kind.
+  // Owner of any bits; nullptr as well if they are not a handle of this kind.
   Communicator* Owner(Handle handle, HandleKind kind) const {
     return Fits(handle, kind) ? OwnerOf(handle) : nullptr;
   }

@@ -1,4 +1,4 @@
-"""How the plugin is compiled: it lives in processes of others."""
+"""Compiler options of the plugin, which lives in processes of others."""
 
 PLUGIN_COPTS = [
     "-fvisibility=hidden",

@@ -22,7 +22,7 @@ struct Adapter {
     // Each event's start is one function with all that it calls, entered by a jump.
 #define NCCL_EXPORTER_EVENT [[gnu::noinline, gnu::flatten]] static abi::Result
 
-  // What is the same for a collective and a point-to-point task.
+  // Start of a collective or a point-to-point task: the part that both share.
   template <typename Task>
   static void* StartTask(void* context, const Descriptor& d, const Task& task,
                          OperationStart& start) {
@@ -218,8 +218,8 @@ abi::Result InitV5(void** context, uint64_t id, int* mask, const char* name, int
   return InitV4<kVersion>(context, mask, name, id, nodes, ranks, rank, logger);
 }
 
-// What a symbol names. A later NCCL may read functions behind the table that this plugin knows
-// (device hooks are proposed in pull request 2285): it reads null pointers there.
+// Table under an exported symbol. A later NCCL may read functions behind the table that this plugin
+// knows (device hooks are proposed in pull request 2285): it reads null pointers there.
 template <typename Table>
 struct Exported {
   Table table;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the real shared library starts, what it exports, and when it does nothing.
+// Start of the real shared library: its exports, and the cases in which it does nothing.
 #include <regex>
 #include <set>
 #include <utility>

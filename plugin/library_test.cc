@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the real shared library counts of what NCCL announces.
+// Counts of the real shared library for events that NCCL announces.
 #include "plugin/library_fixture.h"
 
 namespace nccl_exporter::plugin {

@@ -11,8 +11,8 @@
 
 namespace nccl_exporter::plugin {
 
-// Of <linux/mman.h>, which old systems lack. A child finds zeros. Linux 4.14 and later; some
-// sandboxes refuse it.
+// MADV_WIPEONFORK of <linux/mman.h>, which old systems lack. A child finds zeros. Linux 4.14 and
+// later; some sandboxes refuse it.
 constexpr int kWipeOnFork = 18;
 
 inline void* MapMemory(size_t bytes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which communicators have their network operations timed, and in which windows: one for each copy
-// of libnccl. Under the process's lock, but for KeepOpen().
+// Timing of the network operations of communicators: which ones, and in which windows. One for each
+// copy of libnccl. Under the process's lock, but for KeepOpen().
 #pragma once
 
 #include <array>

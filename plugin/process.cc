@@ -161,7 +161,7 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   }
 }
 
-// What a communicator says of its process and its job.
+// Notes what a communicator shows of its process and its job.
 void Process::NoteJob(const InitRequest& request) {
   layout::SegmentHeader* header = segment_.header();
   if (HasMoreRanksThanProcesses(ProcessEnvironment, request.ranks, request.nodes))
@@ -278,7 +278,7 @@ void Process::Finalize(void* context) {
   StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kClosed));
 }
 
-// What callbacks use.
+// Functions that callbacks use.
 
 void Process::CountLoss(Loss loss) {
   if (communicators_.Salt() != 0)

@@ -44,7 +44,7 @@ class Process {
   void Init(const InitRequest& request, void** context, int* mask);
   void Finalize(void* context);
 
-  // What callbacks use.
+  // Functions that callbacks use.
 
   CommunicatorTable& communicators() { return communicators_; }
   CallClock& call_clock() { return call_clock_; }
@@ -52,8 +52,8 @@ class Process {
   HostAnnouncements& host_announcements() { return host_announcements_; }
   int pid() const { return pid_; }
 
-  // What a trace records of an operation that is called at this time (CLOCK_MONOTONIC), as flags of
-  // its handle.
+  // Flags of an operation's handle: parts that a trace records of the operation if it is called at
+  // this time (CLOCK_MONOTONIC).
   uint64_t TraceFlags(uint64_t call_ns, Communicator& communicator) {
     if (trace_.IsSettled()) [[likely]]
       return 0;

@@ -9,7 +9,7 @@
 
 namespace nccl_exporter {
 
-// Of an enum that counts from 0 and ends with kCount.
+// Number of values of an enum that counts from 0 and ends with kCount.
 template <typename Id>
 inline constexpr size_t kCountOf = static_cast<size_t>(Id::kCount);
 

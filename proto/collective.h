@@ -30,7 +30,7 @@ enum class Function : uint8_t {
 };
 inline constexpr int kFunctionCount = 11;
 
-// How a duration came about: the bandwidth factor busbw = factor * algbw, by the number of ranks n.
+// Bandwidth factor of a function, busbw = factor * algbw, by the number of ranks n.
 enum class BusFactor : uint8_t {
   kOne,            // 1
   kShare,          // (n-1)/n

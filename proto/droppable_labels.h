@@ -15,7 +15,7 @@ namespace nccl_exporter {
 struct DroppableLabel {
   std::string_view name;
   bool is_needed_by_rules;  // without it, those of deploy/prometheus name no rank, or the wrong one
-  std::string_view meaning;  // what is one series without it
+  std::string_view meaning;  // scope of one series without the label
 };
 inline constexpr std::array<DroppableLabel, 14> kDroppableLabels{{
     {"comm", true,

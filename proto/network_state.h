@@ -10,7 +10,7 @@
 
 namespace nccl_exporter {
 
-// What the oldest step of a proxy operation waits for (label `state`).
+// Reason for which the oldest step of a proxy operation waits (label `state`).
 enum class NetworkState : uint8_t { kGpu, kPeer, kNetwork, kFlush, kCount };
 inline constexpr int kNetworkStateCount = static_cast<int>(NetworkState::kCount);
 inline constexpr CodeTable<NetworkState> kNetworkStates{{

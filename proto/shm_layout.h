@@ -11,8 +11,7 @@
 // there.
 //
 // The file is sparse. The header and the overflow slot are reserved (fallocate) at creation, every
-// other slot when it is claimed; a slot that is not reserved reads as
-// zeros, which is state kFree.
+// other slot when it is claimed; a slot that is not reserved reads as zeros, which is state kFree.
 // Slots are claimed from the first one on: behind one in state kFree no other but the overflow slot
 // is in use.
 //
@@ -23,11 +22,10 @@
 //   header.version     stored last, with release, when everything else in the header is written; 0
 //                      means not ready.
 //   header.losses      relaxed increments by any thread of the process.
-//   header.rank_numbers_process  relaxed, at most once, before the communicator that shows it is
+//   header.rank_numbers_process  relaxed, at most once, before the communicator that shows it goes
 //                                Live.
 //   header.first_communicator    relaxed, at most once, before the first communicator of more than
-//   one
-//                                rank is Live.
+//                                one rank goes Live.
 //   slot.state         Claimed -> zeros and identity written -> Live (release); Closed (release) at
 //                      finalize. A closed slot is claimed again, with a higher generation, after
 //                      the retention time, or before if no other slot is left, and is never free
@@ -228,7 +226,7 @@ struct alignas(4096) CommunicatorSlot {
   uint64_t nodes;          // 0: not known
   uint64_t api_version;    // 1 to 7
   uint64_t nccl_version;   // as ncclGetVersion reports it (22907); 0: not found
-  uint64_t event_mask;     // what NCCL was asked for
+  uint64_t event_mask;     // events that NCCL was asked for
   uint64_t timing_source;  // TimingSource
   uint64_t timing_reason;  // TimingReason
   uint64_t gpu_index;      // 1 + index of the GPU on its node; 0: unknown

@@ -81,7 +81,8 @@ constexpr std::string_view NameOf(TimingReason reason) {
   return RowIn(kTimingReasons, reason).name;
 }
 
-// What ended the kernel timing of a communicator, for `nccl-exporter dump` and the daemon's API.
+// Cause that ended the kernel timing of a communicator, for `nccl-exporter dump` and the daemon's
+// API.
 enum class DriftCause : uint8_t {
   kNone,
   kMessageToSelf,

@@ -44,7 +44,7 @@ namespace nccl_exporter::trace_ring {
 
 using AtomicU64 = std::atomic<uint64_t>;
 
-// What memfd_create is given. The link in /proc/PID/fd says "/memfd:nccl-exporter-trace (deleted)".
+// Name given to memfd_create. The link in /proc/PID/fd says "/memfd:nccl-exporter-trace (deleted)".
 inline constexpr char kFileName[] = "nccl-exporter-trace";
 inline constexpr uint64_t kMagic = 0x314352544c43434e;  // "NCCLTRC1"
 inline constexpr uint64_t kVersion = 1;
@@ -73,7 +73,7 @@ enum class Answer : uint64_t {
   kWrongRing = 4,   // too few chunks, or too many
 };
 
-// What of a communicator writes records.
+// Threads of a communicator that write records.
 enum class Role : uint64_t { kCaller = 0, kProgress = 1 };
 inline constexpr size_t kRoleCount = 2;
 
@@ -195,7 +195,7 @@ constexpr size_t WordsOf(RecordType type) {
   return 0;
 }
 
-// Of the shortest record.
+// Words of the shortest record.
 inline constexpr size_t kFewestWords = std::tuple_size_v<ChannelRecord>;
 
 }  // namespace nccl_exporter::trace_ring

@@ -44,8 +44,6 @@ NOT_COVERED = (
     'exporter/series/',
     'exporter/testing/',
     'exporter/web/',
-    'plugin/',
-    'proto/',
     'simulator/',
     'tests/',
 )
@@ -189,6 +187,7 @@ class WordingOfComments(unittest.TestCase):
         self.assertEqual([2], self.lines(f'// {"word " * 18}\n// one\n// and so on.\n'))
         self.assertEqual([], self.lines(f'// {"word " * 18}\n// one.\n'))
         self.assertEqual([], self.lines(f'// 1. {"word " * 18}\n//    one.\n// 2. Two.\n'))
+        self.assertEqual([], self.lines(f'//   name  {"word " * 15}\n//         one.\n//   other  Two.\n'))
 
     def test_finds_a_line_that_the_formatter_has_cut(self):
         self.assertEqual([2], self.lines('// A rank.\n// It waits\n// for another one.\n'))

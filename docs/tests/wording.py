@@ -56,10 +56,16 @@ def findings(text):
                 yield number, f'"{match.group()}", write {instead}: {sentence}'
 
 
+def _indent(line):
+    return len(line) - len(line.lstrip())
+
+
 def _continues(text, following):
-    """Whether the second line of a comment continues the first: it is no item of a list, is indented as the first, and both are no table or picture."""
-    indent = len(ITEM.match(text)[0] if ITEM.match(text) else re.match(r'\s*', text)[0])
-    return re.match(rf'\s{{{indent}}}\S', following) and not ITEM.match(following) and not re.search(r'\S {2,}\S|--|\|', text.strip() + '\n' + following.strip())
+    """Whether a line of a comment continues the one before in the same column, and none of them is part of a table or picture."""
+    if ITEM.match(following) or re.search(r'\S {2,}\S|--|\|', f'{text.strip()}\n{following.strip()}'):
+        return False
+    item = ITEM.match(text)
+    return _indent(following) == (len(item[0]) if item else _indent(text))
 
 
 def _broken_lines(comment, source_lines):
@@ -71,7 +77,8 @@ def _broken_lines(comment, source_lines):
         next_word = following.split()[0]
         has_room = len(source_lines[number - 1]) + 1 + len(next_word) + LEAST_ROOM <= COLUMNS
         ends_sentence = re.search(r'[.:;?!]["\')*]*$', text)
-        if index > 0 and re.fullmatch(r'\s*\S*\w\S*\s*', text) and not ITEM.match(following):
+        is_paragraph_end = ITEM.match(following) or _indent(following) < _indent(text)
+        if index > 0 and re.fullmatch(r'\s*\S*\w\S*\s*', text) and not is_paragraph_end:
             yield number, f'a line of one word, "{text.strip()}"'
         elif has_room and not ends_sentence and _continues(text, following):
             yield number, f'"{next_word}" fits on the line before it'

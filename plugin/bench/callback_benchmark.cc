@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin's callbacks cost by shape of the work. The budget is checked by
-// callback_budget.cc.
+// Cost of the plugin's callbacks by shape of the work. The budget is checked by callback_budget.cc.
 #include <benchmark/benchmark.h>
 
 #include <vector>

@@ -79,7 +79,7 @@ class Player {
   bool is_followed_ = true;
 };
 
-// Of one collective, in T.
+// Cost of one collective, in T.
 struct Cost {
   double user = 0;
   double channel = 0;
@@ -103,7 +103,7 @@ Cost MeasureOneThread(const CallbackScript::Table& table, BenchmarkTrace* trace 
     const uint64_t ran = ReadBenchmarkClock();
     player.Complete();
     const uint64_t completed = ReadBenchmarkClock();
-    // Of which one is part of every interval.
+    // Time of one reading of the clock: every interval contains one.
     const double t = static_cast<double>(read - begin) / (kBatch + 1);
     const auto each = [t](uint64_t interval_ns) {
       return (static_cast<double>(interval_ns) - t) / kBatch / t;
@@ -135,7 +135,7 @@ class Queue {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] {
       return batches_.size() < 4;
-    });  // what is in flight fits into the plugin's ring
+    });  // operations in flight fit into the plugin's ring
     batches_.push_back(batch);
     changed_.notify_all();
   }

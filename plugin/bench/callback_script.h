@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What benchmarks play: NCCL 2.30's callbacks of one AllReduce through the exported v6 table of the
-// real library, and a GPU clock that can be believed. The descriptors are NCCL's to fill in, not
-// the plugin's cost: they are kept, and only the fields that change are set.
+// Script of the benchmarks: NCCL 2.30's callbacks of one AllReduce through the exported v6 table of
+// the real library, and a GPU clock that can be believed. The descriptors are NCCL's to fill in,
+// not the plugin's cost: they are kept, and only the fields that change are set.
 #pragma once
 
 #include <dlfcn.h>

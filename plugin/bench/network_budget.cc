@@ -110,7 +110,7 @@ class Steps {
   bool is_timed_ = true;
 };
 
-// Of one of kSteps, in T.
+// Cost of one of kSteps steps, in T.
 template <typename Body>
 double Measure(Body body, BenchmarkTrace* trace = nullptr) {
   std::vector<double> costs;

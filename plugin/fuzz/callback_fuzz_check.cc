@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of the segment whatever NCCL announces, looked at while no callback is under way.
+// Properties of the segment that hold whatever NCCL announces, checked while no callback is under
+// way.
 //
-// Of each slot and function:
+// For each slot and function:
 //   calls, and operations and bytes by size class, are those of the account (bytes modulo 2^64);
 //   completed <= operations; timed operations <= completed; duration buckets add up to the timed
 //   operations; bandwidth buckets do not exceed them, and are empty where bus bandwidth is
 //   undefined; no count is smaller than at the last look; the ring of completions has got one entry
 //   a timed operation.
 //
-// Of each slot: no more network operations are counted than have stopped, with no more bytes than
+// For each slot: no more network operations are counted than have stopped, with no more bytes than
 //   their steps had; one that was played whole counts, or raises a loss.
 //
-// Of each slot: nothing is shown in flight once it is closed; what is shown stands at its place.
+// For each slot: nothing is shown in flight once it is closed; what is shown stands at its place.
 //
-// Conservation. An operation that was counted is, at any moment of quiet, in exactly one of these
-//   states:
+// Conservation. At any moment of quiet, an operation that was counted is in exactly one state:
 //   completed, shown in flight, never followed by its nature (overflow slot), not followed for want
 //   of room (one in_flight_full or concurrent_start), given up by finalize (one
 //   incomplete_at_finalize), or in flight without any part when its communicator was finalized: by

@@ -16,7 +16,7 @@
 
 namespace nccl_exporter::plugin::fuzz {
 
-// What a handle's place holds before the callback: never what the plugin gives.
+// Value of a handle's place before the callback: the plugin never stores it.
 inline constexpr uintptr_t kUnwritten = 0x5a5a5a5a5a5a5a5a;
 
 struct Role {

@@ -45,7 +45,7 @@ struct Member {
   bool is_overflow = false;
   uint32_t slot = 0;
   uint64_t generation = 0;
-  bool reports_proxy = false;  // what init asked for: proxy operations, not kernel channels
+  bool reports_proxy = false;  // init asked for proxy operations, not kernel channels
   bool is_mute = false;        // none of its operations ever reports a part
   // Nothing makes its counters drift, and what is reported is reported in order.
   bool is_orderly = false;
@@ -94,8 +94,8 @@ class Session {
                : header->losses[static_cast<int>(loss)].load(std::memory_order_relaxed);
   }
   uint64_t LossesOfAll() const;
-  // Of all members, as a stray handle may be another's: proxy operations that were stopped, bytes
-  // that their steps had. No more is counted.
+  // Proxy operations that were stopped, and bytes that their steps had; no more is counted. Sums
+  // over all members, as a stray handle may be another's.
   Tally network_stops{0};
   Tally network_bytes{0};
   bool IsHere(uint64_t member_id) const;
@@ -137,7 +137,7 @@ class Session {
   Tally unseen_bound_{0};
   Account overflow_;
   std::array<uint64_t, kLossCount> losses_seen_{};
-  // Of members that are gone and were checked for the last time.
+  // Counts of members that are gone and were checked for the last time.
   uint64_t uncompleted_of_the_gone_ = 0;
   uint64_t timed_of_the_gone_ = 0;
   // Whether a slot was taken before its former communicator was checked: by a thread that opened

@@ -14,7 +14,7 @@
 namespace nccl_exporter::plugin {
 namespace {
 
-// What the kernel shows of cgroups, and the quota that follows.
+// Files of cgroups as the kernel shows them, and the quota that follows.
 struct NodeFiles {
   const char* name;
   std::vector<std::pair<std::string, std::string>> files;

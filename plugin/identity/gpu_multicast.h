@@ -5,9 +5,9 @@
 
 namespace nccl_exporter::plugin {
 
-// What NCCL asks the driver before it uses NVLS (transport/nvls.cc ncclNvlsInit), of any GPU that
-// the process sees: the communicators to come may use each of them. False without a driver, and
-// with one older than CUDA 12.1, which has no multicast.
+// Asks the driver whether any GPU that the process sees can multicast, as NCCL does before it uses
+// NVLS (transport/nvls.cc ncclNvlsInit): the communicators to come may use each of them. False
+// without a driver, and with one older than CUDA 12.1, which has no multicast.
 bool MayMulticast();
 
 }  // namespace nccl_exporter::plugin

@@ -12,7 +12,7 @@ struct KernelVerdict {
   TimingReason reason;
 };
 
-// What no setting accepts: kernel events that hang or crash the job.
+// Dangers that no setting accepts: kernel events that hang or crash the job.
 TimingReason FindDanger(const PolicyInput& input, const ReleaseFacts& facts) {
   const bool pool_is_sound =
       input.api_version > kApiOfFirstSoundPool ||

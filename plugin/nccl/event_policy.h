@@ -20,7 +20,8 @@ struct PolicyInput {
   uint32_t local_ranks = 1;  // processes of the job on this node, as far as the environment tells
   bool allgatherv_is_off = false;      // NCCL_ALLGATHERV_ENABLE=0, as NCCL reads it
   uint32_t milli_cpus_per_rank = ~0u;  // CPUs that each of them may use, in thousandths
-  // Of the machine: a weak compare-exchange may fail although the value is the expected one.
+  // The machine is one on which a weak compare-exchange may fail although the value is the expected
+  // one.
   bool weak_exchange_may_fail = false;
   // Whether kernels by NVLink SHARP over buffers that the job registers are possible.
   bool may_register_nvls_buffers = false;
@@ -31,8 +32,8 @@ struct EventPolicy {
   int mask = 0;
   TimingSource source = TimingSource::kNone;
   TimingReason reason = TimingReason::kDefault;
-  // Of a release that the table does not know: kernel times count only after they have agreed with
-  // the CPU's.
+  // Times of a release that the table does not know count only after they have agreed with the
+  // CPU's.
   bool times_are_on_probation = false;
   DriftCauses causes;
   // Whether the steps of proxy operations may be asked for, at any time (network_windows.h).
@@ -41,8 +42,8 @@ struct EventPolicy {
   bool is_mask_watched = false;
 };
 
-// What NCCL takes from /dev/shm for kernel timing per rank: its proxy's pool (34 MB on 2.28.9) and
-// as much again in reserve.
+// Memory that NCCL takes from /dev/shm for kernel timing, per rank: its proxy's pool (34 MB on
+// 2.28.9), and as much again in reserve.
 inline constexpr uint64_t kKernelTimingSharedMemoryBytes = 64 << 20;
 
 // NCCL's progress thread spins while a timed kernel is in flight: with one CPU for it and the

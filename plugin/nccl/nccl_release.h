@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Table of what is known of each NCCL release: which kernel events it has, which of its work they
-// leave out, and
-// what makes its counters drift. Event policy and drift rules read it. proto/README.md
-// has the drift rules in prose.
+// leave out, and what makes its counters drift. Event policy and drift rules read it.
+// proto/README.md has the drift rules in prose.
 //
 // Facts were read in NCCL's source; each row names the files. Line numbers are those of the last
 // release of the row.
@@ -13,12 +12,13 @@
 
 namespace nccl_exporter::plugin {
 
-// What parts the host's counters of kernel work from the device's (drift_watch.h).
+// Causes by which the host's counters of kernel work leave the device's (drift_watch.h).
 struct DriftCauses {
   // A message to oneself, or one with empty parts: counted by the device only.
   bool hides_parts = false;
-  bool forgets_replays = false;  // a captured graph, replayed after an eager call: the same
-  // Collectives whose events somebody else has switched off: the same.
+  // A captured graph, replayed after an eager call: counted by the device only.
+  bool forgets_replays = false;
+  // Collectives whose events another program has switched off: counted by the device only.
   bool forgets_unannounced = false;
 
   bool operator==(const DriftCauses&) const = default;
@@ -59,17 +59,18 @@ struct NcclRelease {
 //     proxy.cc ncclProxySaveOp none for a message to oneself; device/common.h profiler() counts
 //     every work item.
 //   forgets_replays: proxy.cc SaveProxyProfiler increments at a replay only while
-//   comm->planner.persistent is set. broadcasts_lack_events: enqueue.cc collTaskAppend and
-//   ncclPrepareTasks (a single root becomes a task without
-//     eActivationMask), scheduler/allgatherv_sched.cc (several roots: no profiler operation at
-//     all). On 2.31 and later the device counts them, and ncclProfilerPostPlanWork does not (pull
-//     request 2369 is open).
+//     comm->planner.persistent is set.
+//   broadcasts_lack_events: enqueue.cc collTaskAppend and ncclPrepareTasks (a single root becomes a
+//     task without eActivationMask), scheduler/allgatherv_sched.cc (several roots: no profiler
+//     operation at all). On 2.31 and later the device counts them, and ncclProfilerPostPlanWork
+//     does not (pull request 2369 is open).
 //   misplaces_nvls_flags: device/common.h profilerEnabled() steps by the size of ncclDevWorkColl,
 //     and such work is a ncclDevWorkCollReg (enqueue.cc ncclTasksRegAndEnqueue).
 //   ras_sets_mask: 2.31.2 ras/client_support.cc, and plugin/profiler.cc, which applies it again
-//   after each init. forgets_unannounced: 2.31.2 plugin/profiler.cc ncclProfilerPostPlanWork, as
-//   above. ncclProfilerStartTaskEvents
-//     counts coll.seqNumber on for every collective that is not captured, announced or not.
+//     after each init.
+//   forgets_unannounced: 2.31.2 plugin/profiler.cc ncclProfilerPostPlanWork does not count them.
+//     ncclProfilerStartTaskEvents counts coll.seqNumber on for every collective that is not
+//     captured, announced or not.
 //   kWithoutTime, kBounded: 2.26 and 2.27 transport/profiler.cc makes shared connections, so that
 //     proxy.cc ProxyAppend puts all Sends (Receives) of a batch on a channel into one list of
 //     NCCL_PROXY_MAX_SUBS (64), and beyond fails with "Proxy append out of bounds" (issue 2039, an

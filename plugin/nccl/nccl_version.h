@@ -5,9 +5,9 @@
 
 namespace nccl_exporter::plugin {
 
-// What ncclGetVersion of that library reports (22907 for 2.29.7); 0 where it cannot be found, as
-// with NCCL linked statically into a framework that hides its symbols. Several libraries of that
-// name may be loaded; only the caller's is asked.
+// Version of the library that contains an address, as ncclGetVersion reports it (22907 for 2.29.7);
+// 0 where it cannot be found, as with NCCL linked statically into a framework that hides its
+// symbols. Several libraries of that name may be loaded; only the caller's is asked.
 int FindNcclVersion(const void* address_in_nccl);
 
 // The number that the caller has for a log level of NVIDIA's (abi::kLogWarn, abi::kLogInfo). RCCL

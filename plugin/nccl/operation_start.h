@@ -8,7 +8,7 @@
 
 namespace nccl_exporter::plugin {
 
-// What every API version's start event of a collective or point-to-point task is turned into.
+// Start of a collective or point-to-point task, the same for every API version.
 struct OperationStart {
   Function function = Function::kOther;
   uint64_t message_bytes = 0;

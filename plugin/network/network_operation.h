@@ -48,7 +48,7 @@ struct NetworkTimes {
   uint64_t bytes = 0;
 };
 
-// How far a step has come: the states of its direction in their order.
+// Progress of a step: the states of its direction in their order.
 namespace step_phase {
 inline constexpr uint32_t kFirst = 1;
 inline constexpr uint32_t kSendPeer = 2;
@@ -146,8 +146,8 @@ class NetworkOperation {
   void Break() { is_broken_.store(true, std::memory_order_relaxed); }
 
   void AddBytes(uint64_t bytes) { ExclusiveAdd(bytes_, bytes); }
-  // Of all that its arguments have carried so far, as NCCL up to 2.26 counts: it sets the sum to 0
-  // for no operation, so the first is that of other operations.
+  // Notes the sum of all bytes that the operation's arguments have carried so far, as NCCL up to
+  // 2.26 counts. NCCL never sets the sum to 0, so the first one belongs to other operations.
   void NoteSumOfBytes(uint64_t sum) {
     if (LoadRelaxed(first_bytes_) == kNoBytes) StoreRelaxed(first_bytes_, sum);
     if (sum < LoadRelaxed(first_bytes_)) return Break();

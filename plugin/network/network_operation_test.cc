@@ -28,7 +28,8 @@ struct Moments {
   std::vector<uint64_t> ns;
 };
 
-// Of each poll's interval between two events, the state of the oldest step that has not ended.
+// Times by the state of the oldest step that has not ended, in each poll's interval between two
+// events.
 Times TrueTimes(bool is_send, const std::vector<Moments>& steps) {
   const std::vector<NetworkState> order =
       is_send ? std::vector{NetworkState::kGpu, NetworkState::kPeer, NetworkState::kNetwork}

@@ -6,10 +6,9 @@
 // The bit is ProxyStep. Nothing in NCCL counts by it, on the host or on the device: it decides only
 // which callbacks are made (2.30.7 plugin/profiler.cc ncclProfilerStartProxyOpEvent to
 // ncclProfilerRecordProxyStepEventState). So it may change at any moment, between the calls of a
-// group too. An operation keeps the bit that it was called with,
-// a captured graph that of its capture. So the replays that are launched outside of the windows are
-// refused (NetworkTimer::Takes), and NCCL makes no further callback for them but the starts of
-// their steps.
+// group too. An operation keeps the bit that it was called with, a captured graph that of its
+// capture. So the replays that are launched outside of the windows are refused
+// (NetworkTimer::Takes), and NCCL makes no further callback for them but the starts of their steps.
 //
 // A call that is captured between windows sets the bit until the next edge, so that its graph asks
 // about its operations in every window to come. The first call of a capture has read the mask
@@ -101,7 +100,7 @@ class NetworkWindows {
   [[gnu::cold]] void Hold();
 
   std::atomic<int*> mask_;
-  int idle_mask_;  // what threads find that come late
+  int idle_mask_;  // mask of threads that come late
   // As Open has it. Set again for the next communicators of a copy, while threads may still be in a
   // change for the former.
   std::atomic<int> own_mask_;

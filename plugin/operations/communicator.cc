@@ -6,9 +6,8 @@ namespace nccl_exporter::plugin {
 void Communicator::Open(TimingSource source, int rank, uint32_t ranks,
                         layout::CommunicatorSlot* slot, layout::SegmentHeader* header,
                         const DriftCauses& causes, bool times_are_on_probation) {
-  launch_recorder()
-      .judge()
-      .Close();  // what a former communicator's finalize could not: another thread had the lock
+  // Drops what the former communicator's finalize could not: another thread had the lock.
+  launch_recorder().judge().Close();
   rank_.store(rank, std::memory_order_relaxed);
   shared().Open(source, slot, header, ranks);
   starter_.Open(causes);

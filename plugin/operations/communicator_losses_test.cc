@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a communicator makes of operations that are incomplete, given up, or cannot be.
+// Records of a communicator for operations that are incomplete, given up, or impossible.
 #include <atomic>
 #include <thread>
 
@@ -159,8 +159,8 @@ TEST_F(CommunicatorTest, LeavesAnOperationAloneThatHasEndedBeforeItIsGivenUp) {
   EXPECT_EQ(AllLosses(), 0u);
 }
 
-// And the other way round: what is given up in the middle of its channels is written on by NCCL's
-// thread.
+// The other order: NCCL's thread goes on to write an operation that was given up in the middle of
+// its channels.
 TEST_F(CommunicatorTest, ReadsNoPartsOfAnOperationThatWasGivenUpWhileItsChannelsAreReported) {
   Open(TimingSource::kKernel);
   const uint64_t launch = communicator_->OpenLaunch();

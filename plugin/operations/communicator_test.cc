@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a communicator records of operations that NCCL reports as it should.
+// Records of a communicator for operations that NCCL reports as it should.
 #include "plugin/operations/communicator_fixture.h"
 
 namespace nccl_exporter::plugin {

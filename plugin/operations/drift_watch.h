@@ -29,7 +29,8 @@
 
 namespace nccl_exporter::plugin {
 
-// Of a message cut into `parts` at multiples of 4 KiB; one without bytes has one part.
+// Number of parts with data in a message cut into `parts` at multiples of 4 KiB; a message without
+// bytes has one.
 constexpr uint64_t PartsWithData(uint64_t bytes, uint64_t parts) {
   constexpr uint64_t kGranularity = 4096;
   const uint64_t share = bytes / parts + (bytes % parts != 0 ? 1 : 0);

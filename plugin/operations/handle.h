@@ -48,9 +48,9 @@ struct Handle {
   static constexpr uint32_t kMaxSlots = 1 << 12;
   static constexpr uint32_t kMaxChannels = 1 << 6;  // NCCL's MAXCHANNELS
   static constexpr uint64_t kPayloadMask = (uint64_t{1} << 44) - 1;
-  // Of a task: its network operations are timed; its channels are traced; its steps are.
+  // Flags of a task: its network operations are timed; its channels are traced; its steps are.
   static constexpr uint64_t kNetworkFlag = 1, kChannelsFlag = 2, kStepsFlag = 4;
-  // Of a call: NCCL had the bit of network steps in its mask.
+  // Flag of a call: NCCL had the bit of network steps in its mask.
   static constexpr uint64_t kHasStepsFlag = uint64_t{1} << 43;
 
   uint64_t bits = 0;
@@ -73,7 +73,7 @@ struct Handle {
   uint32_t Channel() const { return static_cast<uint32_t>(bits & (kMaxChannels - 1)); }
   uint64_t Payload() const { return bits & kPayloadMask; }
 
-  // Of a call.
+  // For handles of calls.
   Handle WithSteps(bool has_steps) const { return {bits | uint64_t{has_steps} * kHasStepsFlag}; }
   bool HasSteps() const { return (bits & kHasStepsFlag) != 0; }
   uint64_t CallPayload() const { return bits & (kHasStepsFlag - 1); }
@@ -84,7 +84,7 @@ struct Handle {
     return {(bits & kSaltAndSlot) | uint64_t{static_cast<uint8_t>(kind)} << 44 |
             (ticket & kTicketMask) << 6};
   }
-  // Of a task.
+  // For handles of tasks.
   Handle WithFlags(bool times_network, uint64_t trace_flags) const {
     return {bits | uint64_t{times_network} * kNetworkFlag | trace_flags};
   }
@@ -106,7 +106,7 @@ struct Handle {
     return {With(kind, 0).bits | network_bits};
   }
   uint32_t NetworkBits() const { return static_cast<uint32_t>(bits); }
-  // The same slot, ticket and channel under another kind.
+  // Another kind of the same slot, ticket and channel.
   Handle As(HandleKind kind) const { return Of(Salt(), kind, Payload()); }
 };
 

@@ -34,8 +34,8 @@ class LaunchJudge {
   void Close() { DropHeld(CauseOfDoubt()); }
   void Open(bool times_are_on_probation);
 
-  // Of a launch with `good` members whose time stamps are good. They are counted as lost if they
-  // are not believed.
+  // Judges a launch with `good` members whose time stamps are good. They are counted as lost if
+  // they are not believed.
   Belief Judge(LaunchRecord& record, uint64_t good);
   // A launch is recorded whose times are not compared with others.
   void EndPatience() { timestamp_check_.EndPatience(); }
@@ -55,7 +55,7 @@ class LaunchJudge {
   uint64_t EarlierInFlightNs(uint64_t ticket);
   [[gnu::cold]] void BeginContradiction();
 
-  // Of a release that is not known.
+  // Whether the release is unknown, and its times have not yet agreed with the CPU's often enough.
   bool IsOnProbation() const { return probation_left_.load(std::memory_order_relaxed) != 0; }
   // A launch has shown that its times are its own, and agree with the CPU's interval.
   void AdvanceProbation();

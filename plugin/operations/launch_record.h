@@ -38,7 +38,7 @@ class LaunchRecord {
   LaunchTimes& times() { return times_; }
   Belief belief() const { return belief_; }
   void SetBelief(Belief belief) { belief_ = belief; }
-  // What uncompared_items was when the first item of the launch ran.
+  // Value of uncompared_items when the first item of the launch ran.
   uint64_t uncompared_before() const { return uncompared_before_; }
   void SetUncomparedBefore(uint64_t items) { uncompared_before_ = items; }
 

@@ -62,8 +62,8 @@ class alignas(64) LaunchRecorder {
   void RecordUnder(const TryLock& lock, LaunchRecord& record);
   Belief BeliefIn(const TryLock& lock, LaunchRecord& record, uint64_t good);
   void RecordMember(const LaunchRecord& record, const Operation& operation, uint64_t ticket);
-  // Of an operation that is complete; nothing if it has none, or none that fit.
-  // Of those until that ticket, if no later one was noted meanwhile.
+  // Completes the operations that could not be followed up to that ticket, if no later one was
+  // noted meanwhile.
   [[gnu::cold]] void CompleteUnfollowed(uint64_t until, uint64_t now_ns);
 
   std::atomic<bool> is_recording_{false};

@@ -38,7 +38,7 @@ class LaunchShare {
   bool has_interval() const { return stop_ns_ != 0; }
   uint64_t start_ns() const { return start_ns_; }
   uint64_t stop_ns() const { return stop_ns_; }
-  // Of one of the members that were added.
+  // Duration of one of the members that were added.
   uint64_t DurationNs(uint64_t bytes) const {
     const uint64_t span_ns = stop_ns_ > start_ns_ ? stop_ns_ - start_ns_ : 0;
     return weight_ <= Weight(bytes)

@@ -69,7 +69,7 @@ struct alignas(512) Operation {
   AtomicU64 previous_member{0};  // ticket of the member of the same launch that was started before
   std::atomic<uint32_t> channels{0};  // announced
   std::atomic<Function> function{Function::kOther};
-  // Which of the two kinds of channel owners it is among: receives apart.
+  // Kind of channel owners that it belongs to: receives have their own.
   std::atomic<uint8_t> owner_lane{0};
   std::atomic<bool> call_is_bound{false};
   std::atomic<bool> channels_are_exact{false};
@@ -93,11 +93,11 @@ struct alignas(512) Operation {
 
   alignas(64) AtomicU64 latest_start_ns{0};
   AtomicU64 last_part_ns{0};                // CLOCK_MONOTONIC; 0: not read
-  AtomicU64 first_part_ns{0};               // the same
+  AtomicU64 first_part_ns{0};               // CLOCK_MONOTONIC; 0: not read
   std::atomic<bool> lacks_channels{false};  // fewer have been seen than were announced
   std::atomic<uint8_t> rejection{0};        // 1 + Loss of the first implausible time stamp
-  // Of each channel, the low half of its start time: no channel starts 4 s before another of the
-  // same operation.
+  // Low halves of the channels' start times: no channel starts 4 s before another of the same
+  // operation.
   std::array<std::atomic<uint32_t>, Handle::kMaxChannels> start_low_ns{};
 };
 static_assert(sizeof(Operation) == 512);
@@ -124,7 +124,7 @@ struct alignas(64) Launch {
 inline constexpr uint64_t kLaunchEntries = kOperationEntries;
 static_assert(kOperationEntries < Handle::kTicketMask);
 
-// What orders operations of different launches: those of one launch share its ticket.
+// Order of operations of different launches: those of one launch share its ticket.
 inline uint64_t OrderOf(const Operation& operation, uint64_t ticket) {
   const uint64_t launch = LoadRelaxed(operation.launch);
   return launch != 0 ? launch : ticket;
@@ -136,7 +136,7 @@ inline constexpr uint64_t kOneDone = 1;
 inline uint64_t AnnouncedOf(uint64_t parts) { return parts >> 32; }
 inline uint64_t DoneOf(uint64_t parts) { return parts & 0xffffffff; }
 
-// How far the operation with this ticket has come (7 above). Any thread.
+// Progress of the operation with this ticket (7 above). Any thread.
 enum class Progress : uint8_t { kNoPart, kRunning, kAllStopped };
 inline Progress ProgressOf(const Operation& operation, uint64_t ticket) {
   if (LoadAcquire(operation.parts_ticket) != ticket) return Progress::kNoPart;

@@ -24,9 +24,9 @@ void OperationCompleter::Resolve(Operation& operation, uint64_t ticket, uint64_t
   is_over ? Finish(operation, ticket, now_ns) : GiveUp(operation, ticket, now_ns);
 }
 
-// What is not over has no interval, and its companions' share of the time is not known. The thread
-// that reports its parts may be ending it at this very moment, or be writing them: they are left
-// alone.
+// An operation that is not over has no interval, and the share of its launch's other members is not
+// known. The thread that reports its parts may be ending it at this very moment, or be writing
+// them: they are left alone.
 void OperationCompleter::GiveUp(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   if (!TakeDone(operation, ticket)) return;
   shared().recorder().CountLoss(Loss::kOperationAbandoned);

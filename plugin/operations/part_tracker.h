@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of operations in flight: kernel channels, and proxy operations. The
-// thread that reports them, NCCL's progress thread: one at a time for a communicator. Events of a
-// thread that should not be there are survived, at worst with a wrong duration (operation.h).
+// Parts of operations in flight: kernel channels, and proxy operations. For the thread that reports
+// them, NCCL's progress thread: one at a time for a communicator. Events of a thread that should
+// not be there are survived, at worst with a wrong duration (operation.h).
 //
 // Kernel channels are the hottest callbacks, dozens for each operation. They are inline, so that a
 // callback is one function; everything that is rare is called out of line. Tickets come from
@@ -34,7 +34,7 @@ class PartTracker {
   // Proxy operations.
   bool StartProxy(uint64_t ticket);
   void StopProxy(uint64_t ticket);
-  // The same by fewer bits of the ticket, `mask`.
+  // StopProxy() by fewer bits of the ticket, `mask`.
   void StopProxy(uint64_t abbreviated, uint64_t mask);
 
  private:

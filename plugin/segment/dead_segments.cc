@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t kNameBytes = 16 + 1 + 16 + sizeof(layout::kFileSuffix) - 1;
 constexpr size_t kWordBytes = sizeof(uint64_t);
-// Of a slot, up to its last time.
+// Bytes of a slot up to its last time.
 constexpr size_t kTimesBytes = offsetof(layout::CommunicatorSlot, in_flight);
 
 bool IsName(const char* name) {

@@ -75,7 +75,7 @@ class DeadSegments : public testing::Test {
     EXPECT_EQ(utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW), 0);
   }
   std::string Path(const std::string& name) const { return directory_ + "/" + name; }
-  // What a process that starts now leaves of them; its own is gone again.
+  // Names of the files that a starting process leaves; its own is gone again.
   Names AfterAStart() {
     const int directory = open(directory_.c_str(), O_PATH | O_DIRECTORY);
     RemoveDeadSegments(directory, options_.retention_ns);
@@ -139,7 +139,8 @@ TEST_F(DeadSegments, AreNotThoseThatSomebodyHasLocked) {
   for (const int end : locked) close(end);
 }
 
-// Of another copy of the plugin, say: a close of any descriptor of it would drop its lock.
+// Another copy of the plugin may have made the segment: a close of any descriptor of it would drop
+// its lock.
 TEST_F(DeadSegments, AreNotThoseOfThisProcessWhoseLocksStay) {
   Segment segment;
   char error[256] = "";

@@ -12,7 +12,7 @@ layout::SizeHistogram* Recorder::TakeSizeHistogram(SizeHistogramPlace& place, Fu
   StoreRelease(histogram->owner, layout::SizeHistogramOwner(function, size_class));
   // The operation that is counted next is not seen before the owner, by a daemon that copies the
   // counts first: otherwise a function would have no split for a scrape.
-#if !defined(NCCL_EXPORTER_TSAN)  // which knows no fences
+#if !defined(NCCL_EXPORTER_TSAN)  // ThreadSanitizer knows no fences
   std::atomic_thread_fence(std::memory_order_release);
 #endif
   size_histograms_taken_.store(static_cast<uint8_t>(taken + 1), std::memory_order_relaxed);

@@ -28,7 +28,7 @@ constexpr char kSharedMemoryDirectory[] = "/dev/shm/nccl-exporter";
 // Accounts below are the system's (UID_MIN of login.defs on every distribution): root made them, as
 // the daemon's is made.
 constexpr uid_t kFirstUser = 1000;
-// What the kernel shows of root, and of others, where our user namespace does not have them.
+// User id that the kernel shows for root, and for others, if our user namespace does not have them.
 constexpr uid_t kUnknownUser = 65534;
 
 constexpr mode_t kPrivateMode =
@@ -37,8 +37,8 @@ constexpr mode_t kFileMode = 0644;  // the daemon reads as another user
 // Until it is locked: who may read it could be the first to lock it.
 constexpr mode_t kNewFileMode = 0600;
 
-// Of /dev/shm, for NCCL and for the job: the greater of the two stays free. NCCL's proxy takes 34
-// MB of it (2.28.9).
+// Space of /dev/shm that stays free for NCCL and for the job: the greater of the two. NCCL's proxy
+// takes 34 MB of it (2.28.9).
 constexpr uint64_t kSharedMemoryRest = 32 << 20;
 constexpr uint64_t kSharedMemoryRestPart = 4;
 // Types of file systems in memory, of <linux/magic.h>.

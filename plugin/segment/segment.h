@@ -12,7 +12,7 @@
 
 namespace nccl_exporter::plugin {
 
-// What the communicator for which a segment is created says of its process.
+// Facts about a process from the communicator for which its segment is created.
 struct FirstCommunicator {
   bool rank_numbers_process = false;
   uint64_t id = 0;  // if it has more than one rank

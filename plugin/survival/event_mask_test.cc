@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the real library asks NCCL for and says about it, by NCCL's release and the job's
-// environment; and what it does when somebody else changes the event mask.
+// Events that the real library requests from NCCL, and its messages about them, by NCCL's release
+// and the job's environment; and its reaction if another program changes the event mask.
 #include <dlfcn.h>
 #include <sched.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory the plugin takes, of the file system and of its process, and when.
+// Memory that the plugin takes, of the file system and of its process, and when.
 #include <sys/mman.h>
 
 #include <fstream>
@@ -45,7 +45,7 @@ TEST_F(MemorySurvival, TakesNoMoreSharedMemoryThanAllowed) {
   });
 }
 
-// What this process has of its file of traces; 0: it has none.
+// Bytes of this process's file of traces; 0: it has none.
 uint64_t BytesOfTraceFile() {
   for (int file = 0; file < 256; ++file) {
     char path[512];
@@ -107,7 +107,7 @@ TEST_F(MemorySurvival, TakesNoMorePrivateMemoryAfterInit) {
   InChild([&] {
     Caller<6> caller;
     for (int i = 0; i < 2000; ++i) caller.Run();
-    PrivateDirtyKib();  // what reading takes is taken
+    PrivateDirtyKib();  // the first reading takes memory itself
     const uint64_t before_kib = PrivateDirtyKib();
     ASSERT_GT(before_kib, 0u);
     constexpr int kCallbacksOfARun = 19;
@@ -120,7 +120,7 @@ TEST_F(MemorySurvival, TakesNoMorePrivateMemoryAfterInit) {
 }
 
 constexpr uint64_t kPrivateBytes = 393'216;  // of one communicator, as docs/plugin.md says
-constexpr uint64_t kNetworkBytes = 69'632;   // the same
+constexpr uint64_t kNetworkBytes = 69'632;   // more with network timing
 
 // Pages that one communicator more takes in a process, on that release.
 template <int kVersion>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin survives of its file system and of its process's limits.
+// Faults of the file system and limits of the process that the plugin survives.
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <sys/resource.h>
@@ -384,7 +384,7 @@ TEST_F(StorageSurvival, SurvivesStandardStreamsThatAreClosed) {
     Caller<6> caller;
     caller.Run();
     const int descriptor = SegmentDescriptor();
-    // What the job prints must not go into the segment.
+    // Output of the job must not go into the segment.
     const ssize_t printed = write(STDOUT_FILENO, "printed", 7);
     dup2(kept, STDOUT_FILENO);
     dup2(errors, STDERR_FILENO);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin survives in the arguments of callbacks: items 15 to 25 of what NCCL releases are
-// known to do.
+// Arguments of callbacks that the plugin survives: items 15 to 25 of what NCCL releases are known
+// to do.
 #include <sys/mman.h>
 
 #include "plugin/survival/survival_fixture.h"
@@ -220,7 +220,8 @@ TEST_F(ArgumentSurvival, Survives21_DescriptorOfVersionThreeUnderVersionTwo) {
     third.coll.proto = "LL";
     Caller<2>::Descriptor shifted;
     static_assert(sizeof(third) <= sizeof(shifted));
-    std::memset(static_cast<void*>(&shifted), 0xa5, sizeof(shifted));  // what is behind it is wild
+    // The bytes behind it are wild.
+    std::memset(static_cast<void*>(&shifted), 0xa5, sizeof(shifted));
     std::memcpy(static_cast<void*>(&shifted), &third, sizeof(third));
     void* operation = caller.Start(shifted);
     EXPECT_NE(operation, nullptr);

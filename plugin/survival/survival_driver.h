@@ -17,7 +17,7 @@
 namespace nccl_exporter::plugin::survival {
 
 inline constexpr char kLibrary[] = "plugin/libnccl-profiler-exporter.so";
-// What a handle slot holds before a start.
+// Content of a handle's place before a start.
 inline void* const kOldContent = reinterpret_cast<void*>(0x1234);
 
 template <int kVersion>
@@ -87,7 +87,7 @@ const typename Api<kVersion>::Table* LoadTable() {
 // A GPU clock that runs with the CPU's, from another epoch.
 inline uint64_t GpuNow() { return NowNs() + 1'000'000'000'000'000'000u; }
 
-// What the user asked for: 1 MiB of floats to all, unless told otherwise.
+// A task of the user: by default 1 MiB of floats to all.
 struct Task {
   const char* function = "AllReduce";
   size_t count = 1 << 18;

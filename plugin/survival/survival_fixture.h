@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every survival test needs: a process of its own for each case, and a reader's view of the
+// Fixture of every survival test: a process of its own for each case, and a reader's view of the
 // segment left by it.
 #pragma once
 
@@ -179,7 +179,7 @@ class SurvivalTest : public testing::Test {
     for (const std::string& path : Segments()) std::filesystem::remove(path);
     EXPECT_EQ(StatusOf(body), 0) << "wait status of the child; see the failures above";
   }
-  // The same story for several API versions, each in a process of its own.
+  // One story for several API versions, each in a process of its own.
   template <int... kVersions, typename Body>
   void InEach(Body body) const {
     const auto one = [&]<int kVersion>() {

@@ -7,7 +7,7 @@
 
 extern "C" {
 
-// How many lines came at each level.
+// Numbers of lines by level.
 std::array<std::atomic<int>, 8> survival_fork_lines{};
 
 void survival_fork_log(int level, unsigned long, const char*, int, const char*, ...) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin survives in handles and their pairing: items 1 to 9 of what NCCL releases are
-// known to do.
+// Handles and pairings that the plugin survives: items 1 to 9 of what NCCL releases are known to
+// do.
 #include "plugin/survival/survival_fixture.h"
 
 namespace nccl_exporter::plugin::survival {

@@ -234,7 +234,7 @@ void PlayHotPath(Stage& stage) {
   play(stage.gone);
 }
 
-// What a child tells before it ends, in memory that outlives it.
+// Report of a child before it ends, in memory that outlives it.
 struct Told {
   std::atomic<uint64_t> is_over{0};
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin survives in life times: items 30 to 37 of what NCCL releases are known to do.
+// Life times that the plugin survives: items 30 to 37 of what NCCL releases are known to do.
 #include <thread>
 #include <vector>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin survives where NCCL announces less: items 42 to 45 of what NCCL releases are
-// known to do.
+// Missing events that the plugin survives: items 42 to 45 of what NCCL releases are known to do.
 #include <thread>
 
 #include "plugin/survival/survival_fixture.h"
@@ -131,7 +130,7 @@ TEST_F(MissingEventsSurvival, Survives44_CopyEngineCollectivesAreCompleteOnceALa
   });
 }
 
-// What is captured runs at each replay, of which NCCL reports nothing.
+// Captured operations run at each replay, of which NCCL reports nothing.
 TEST_F(MissingEventsSurvival, Survives44_CapturedCopyEngineCollectivesAreNotCounted) {
   InEach<6, 7>([&]<int kVersion>() {
     Caller<kVersion> caller({.ranks = 4});

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kSteps = 3;
 
-// What a thread that calls hands to a progress thread.
+// Tasks that a calling thread hands to a progress thread.
 template <int kVersion>
 class Tasks {
  public:
@@ -124,7 +124,7 @@ class Job {
   std::vector<std::thread> threads_;
 };
 
-// Of some slots of a segment.
+// Sums over some slots of a segment.
 struct Sums {
   uint64_t operations = 0;
   uint64_t waited_ns = 0;

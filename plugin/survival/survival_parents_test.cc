@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin survives in handles of others, and of parents that are gone: items 10 to 14 of
-// what NCCL releases are known to do.
+// Foreign handles and parents that are gone, which the plugin survives: items 10 to 14 of what NCCL
+// releases are known to do.
 #include <random>
 
 #include "plugin/survival/survival_fixture.h"
@@ -111,7 +111,7 @@ TEST_F(ParentSurvival, Survives12_ParentsThatHaveStopped) {
   });
 }
 
-// What another process that runs the same plugin has in its hands.
+// Handles in the hands of another process that runs the same plugin.
 struct Foreign {
   void* context;
   void* operation;

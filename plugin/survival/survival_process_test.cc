@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin survives in the life of a process: fork in any state, and every way to end
+// Events in the life of a process that the plugin survives: fork in any state, and every way to end
 // without finalize.
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -44,7 +44,7 @@ class ProcessSurvival : public SurvivalTest {
     return WIFEXITED(status) && WEXITSTATUS(status) == 10;
   }
 
-  // What a process leaves that ends by `end` with one operation done and one begun.
+  // Wait status of a process that ends by `end`, with one operation done and one begun.
   template <typename End>
   int StatusAfter(End end) const {
     for (const std::string& path : Segments()) std::filesystem::remove(path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin survives in threads: items 26 to 29 of what NCCL releases are known to do.
+// Uses of threads that the plugin survives: items 26 to 29 of what NCCL releases are known to do.
 #include <semaphore.h>
 
 #include <algorithm>
@@ -231,7 +231,7 @@ TEST_F(ThreadSurvival, Survives29_EventsWithAFinalizedContext) {
     EXPECT_EQ(Segment().Lost(Loss::kIncompleteAtFinalize), 1u);
     EXPECT_EQ(Segment().Lost(Loss::kUnknownContext), 3u);
     EXPECT_GE(Segment().Lost(Loss::kAfterCompletion), 2u);
-    // Of API v2 the part is a proxy operation whose steps were to be timed.
+    // The part is a proxy operation whose steps were to be timed, with API v2.
     EXPECT_EQ(Segment().Lost(Loss::kStaleHandle), kVersion == 2 ? 1u : 0u);
     EXPECT_EQ(Segment().Lost().size(), kVersion == 2 ? 4u : 3u);
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin survives in timing data: items 38 to 41 of what NCCL releases are known to do.
+// Timing data that the plugin survives: items 38 to 41 of what NCCL releases are known to do.
 #include <algorithm>
 #include <vector>
 
@@ -129,7 +129,7 @@ TEST_F(TimingSurvival, Survives41_FewerChannelsThanAnnounced) {
   });
 }
 
-// Of which nothing is reported, and which the device counts all the same.
+// Sends to oneself are not reported, and the device counts them all the same.
 TEST_F(TimingSurvival, Survives41_SendToSelfUntimesWhatFollows) {
   InEach<4, 5, 6>([&]<int kVersion>() {
     Caller<kVersion> caller({.rank = 3});

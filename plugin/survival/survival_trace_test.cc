@@ -43,7 +43,7 @@ TEST_F(TraceSurvival, RecordsEachOperationChannelAndStepOfARequestOnce) {
       return view.Waited(NetworkDirection::kSend, state) +
              view.Waited(NetworkDirection::kRecv, state);
     };
-    std::map<uint64_t, uint64_t> durations;  // how often
+    std::map<uint64_t, uint64_t> durations;  // number of each
     for (uint64_t i = 0; i < kRuns; ++i) {
       void* operation = caller.Announce({.count = 1000 + i});
       caller.RunProxy(operation, true, kSteps);
@@ -249,7 +249,7 @@ TEST_F(TraceSurvival, CountsExactlyWhateverIsWrittenIntoItsFile) {
       EXPECT_EQ(view.NetworkOperations(i), runs[i]);
     }
     EXPECT_EQ(view.Lost(), Losses());
-    // And the next request is as good as the first. Its requester gives it a page without rubbish.
+    // The next request is as good as the first. Its requester gives it a page without rubbish.
     for (auto& chunk : file->chunks) chunk.owner.store(0);
     TraceRequester requester(file);
     requester.Ask(ForAMinute(Level::kChannels));

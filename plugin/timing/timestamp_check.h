@@ -65,7 +65,7 @@
 
 namespace nccl_exporter::plugin {
 
-// Of one launch: GPU clock, and CLOCK_MONOTONIC. Tickets are those of operations, which are
+// Times of one launch: GPU clock, and CLOCK_MONOTONIC. Tickets are those of operations, which are
 // announced, and run, in their order.
 struct LaunchTimes {
   uint64_t first_ticket = 0;  // of its operations
@@ -100,7 +100,8 @@ struct Verdict {
 // One per communicator.
 class TimestampCheck {
  public:
-  // See above. In a row: one chance in 64 for each would be much already.
+  // Length of the row of launches that shows patience, as explained on top: one chance in 64 for
+  // each would be much already.
   static constexpr uint64_t kPatientLaunches = 16;
   // Several times, and many times, as long as a poll of NCCL's thread.
   static constexpr uint64_t kRunNs = 10'000;
@@ -109,7 +110,7 @@ class TimestampCheck {
   Verdict Judge(const LaunchTimes& launch);
   // Whether times that end then are own. True only if it is certain.
   bool AreOwn(uint64_t stop_ns, uint64_t overwritable_ns) const;
-  // Of the latest launch that was compared with the one before it.
+  // Last ticket of the latest launch that was compared with the one before it.
   uint64_t last_ticket() const { return LoadRelaxed(last_ticket_); }
   // A launch was recorded whose times are not compared with others.
   void EndPatience() { StoreRelaxed(patient_launches_, 0); }

@@ -145,7 +145,7 @@ class WorkItems {
   }
 
  private:
-  // How many items have been noted from this one on.
+  // Number of items that have been noted from this one on.
   int32_t Behind(uint32_t item) const {
     return static_cast<int32_t>(static_cast<uint32_t>(Noted()) - item);
   }
@@ -192,7 +192,7 @@ class WorkItems {
 
   AtomicU64 noted_calls_{0};
   AtomicU64 noted_others_{0};
-  AtomicU64 settled_calls_{0};   // how many are announced, as far as it is known
+  AtomicU64 settled_calls_{0};   // calls that are announced, as far as it is known
   AtomicU64 first_of_group_{0};  // the call that began the latest announced group
   AtomicU64 first_of_group_ns_{0};
   AtomicU64 announced_in_group_{0};
@@ -201,7 +201,7 @@ class WorkItems {
   std::atomic<bool> is_alone_{false};  // the next call is outside of all groups
   std::atomic<bool> has_late_items_{false};
   std::array<AtomicU64, kKept> called_ns_{};
-  // Of each call, by number: when it was made << 1 | whether it begins a group.
+  // Waiting calls by number: the time of the call << 1 | whether it begins a group.
   std::array<AtomicU64, kWaiting> waiting_{};
 };
 

@@ -17,7 +17,7 @@ namespace {
 
 using trace_ring::File;
 
-// Of <linux/memfd.h> and <linux/fcntl.h>, which old systems lack.
+// Constants of <linux/memfd.h> and <linux/fcntl.h>, which old systems lack.
 constexpr unsigned kCloseOnExec = 1, kAllowSealing = 2, kNoExecSeal = 8;
 constexpr int kAddSeals = 1033;
 constexpr int kSealSeal = 1, kSealShrink = 2, kSealGrow = 4;

@@ -67,7 +67,7 @@ TEST(TraceFileTest, HasItsWholeSizeOnePageOfMemoryAndSaysWhoseItIs) {
             0);
 }
 
-// What is left to a requester is to write: every address of the mapping stays valid.
+// A requester can only write: every address of the mapping stays valid.
 TEST(TraceFileTest, CannotBeMadeShorterOrLongerAndTakesNoOtherSeal) {
   EXPECT_EQ(
       StatusOf([] {

@@ -43,8 +43,8 @@ class TraceRequester {
   }
   uint64_t session() const { return LoadRelaxed(file_->control.session); }
 
-  // What has been written since the last call, by lane (slot, role), in the order of each lane's
-  // chunks. Gives back chunks that were read to their end.
+  // Records that were written since the last call, by lane (slot, role), in the order of each
+  // lane's chunks. Gives back chunks that were read to their end.
   using Records = std::map<std::pair<uint32_t, uint64_t>, std::vector<std::vector<uint64_t>>>;
   void Read(Records& records) {
     for (uint64_t i = 0; i < trace_ring::kMostChunks; ++i) {

@@ -10,9 +10,8 @@
 //      address or an index. So an answer of "taken" bounds what follows, whatever the page says
 //      later: another request is checked in the same way.
 //   3. `session_` is 0 while the copy is being changed, whose words are stored with release. A
-//   thread
-//      acquires it, then the words, then loads it again: has it seen a word of a later request, it
-//      sees that `session_` has changed. So what it uses is one request.
+//      thread acquires it, then the words, then loads it again: has it seen a word of a later
+//      request, it sees that `session_` has changed. So what it uses is one request.
 //   4. A chunk's number is below trace_ring::kMostChunks by its width, and the file has so many,
 //      sealed: every store lies within it. A thread that was preempted between claim and store
 //      stores one record into a chunk that may be another one's meanwhile. Its reader sees a wrong
@@ -48,7 +47,8 @@ class TraceSession {
   // that was taken now wants the windows of network timing open (CLOCK_REALTIME); 0: not at all.
   // Nothing if none was taken.
   [[gnu::cold, gnu::noinline]] std::optional<uint64_t> Take(uint64_t now_ns);
-  // What is recorded of an operation that is called at this time on this communicator.
+  // Level of detail that is recorded of an operation, if it is called at this time on this
+  // communicator.
   [[gnu::cold, gnu::noinline]] trace_ring::Level LevelOf(uint64_t call_ns,
                                                          uint64_t communicator_id) const;
 

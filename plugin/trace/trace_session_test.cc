@@ -145,8 +145,8 @@ TEST_F(TraceSessionTest, DoesNothingBeyondItsBoundsWhateverIsWritten) {
   lane.Write(trace_ring::MakeChannel(1, 2, 3, 4));
 }
 
-// Of the file it writes the chunks that were asked for, the counts of what was lost, and the
-// answer.
+// The plugin writes only these parts of the file: the chunks that were asked for, the counts of
+// losses, and the answer.
 TEST_F(TraceSessionTest, WritesNoChunkBeyondThoseThatWereAskedFor) {
   constexpr uint64_t kChunks = 16;
   file_.Protect(kChunks);
@@ -158,7 +158,7 @@ TEST_F(TraceSessionTest, WritesNoChunkBeyondThoseThatWereAskedFor) {
     EXPECT_EQ(AnswerTo(Channels(kChunks)), Answer::kTaken);
     for (int i = 0; i < 3'000; ++i) {
       lanes[random() % 3].Write(trace_ring::MakeChannel(1, 2, 3, 4));
-      // What is in the page and the chunks decides nothing but whether a chunk is free.
+      // Contents of the page and the chunks decide nothing but whether a chunk is free.
       StoreRelaxed(file_->control.chunks, random() % 2 == 0 ? 4096 : random());
       trace_ring::Chunk& chunk = file_->chunks[random() % kChunks];
       StoreRelaxed(random() % 2 == 0 ? chunk.owner : chunk.closed_words,

@@ -93,7 +93,7 @@ TEST_F(OverrunStepsOfGraphs, HoldsACallThatIsAnnouncedBehindALaterOne) {
   EXPECT_EQ(Recorded(), 13u);
 }
 
-// What is known to be true is recorded at once.
+// Times that are known to be true are recorded at once.
 TEST_F(OverrunStepsOfGraphs, RecordsReplaysAndCallsAtOnceWhereTheHostIsAFewCallsAhead) {
   PlayInTime(10);
   Capture();

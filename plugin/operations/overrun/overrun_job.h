@@ -45,7 +45,7 @@ struct JobOptions {
   uint64_t call_ns = 5 * kUs;    // of the host for each call
   uint64_t most_ahead = 400;     // operations: then the host waits
   int rounds_between_waits = 0;  // for all that was called; 0: none
-  // How far the progress thread stays behind the GPU until the GPU has nothing left to do.
+  // Distance of the progress thread behind the GPU until the GPU has nothing left to do.
   uint64_t rings_late = 0;
   uint64_t works_late = 0;  // and so many works
   // The thread runs for one time and is held up for the other, in turn; 0: never held up.
@@ -108,7 +108,8 @@ class Job {
     size_t work;
     bool is_started = false;
   };
-  // Of the stream. Replays are announced by them, and so are calls that are made while they wait.
+  // A host function on the stream. Replays are announced by them, and so are calls that are made
+  // while they wait.
   struct HostFunction {
     uint64_t at_ns;
     std::function<void()> run;

@@ -143,7 +143,7 @@ TEST(RingOverrun, NeverGivesAWrongDurationToARandomJob) {
   EXPECT_GT(recorded, operations / 2) << "of " << operations;
 }
 
-// What is known to be true is not kept back or dropped.
+// Times that are known to be true are neither kept back nor dropped.
 
 TEST(RingOverrun, LeavesAJobTimedWhoseThreadIsInTime) {
   Job job({.groups = {kAllReduce, Pairs(4), kBroadcast}, .rounds = 500, .most_ahead = 40});
