@@ -161,8 +161,7 @@ TEST(Launch, ReportsNewerWorkWhenThePollingThreadIsLate) {
   const RecordedJob job = Record(late, {kTimedMask, 0});
   EXPECT_GT(Affected(job, "AllReduce"), 0u);
   EXPECT_EQ(job.Starting("T +KernelCh").size(), job.Starting("T -KernelCh").size());
-  // The same every time: what a poll finds does not depend on how fast the threads of this process
-  // are.
+  // Every run finds the same: a poll does not depend on how fast the threads of this process are.
   EXPECT_EQ(job.Starting("T "), Record(late, {kTimedMask, 0}).Starting("T "));
 }
 

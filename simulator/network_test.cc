@@ -290,7 +290,7 @@ TEST(Network, LeavesOffInTheMiddleOfAnAbortedTransfer) {
   EXPECT_GT(job.TruthOf("AllReduce")["completed"], 0);  // by the events of the kernels
 }
 
-// Of a communicator whose mask has the bits only for its first calls.
+// The communicator's mask has the bits only for its first calls.
 TEST(Network, StopsStaleHandlesWhereNothingIsReported) {
   JobOptions options = TwoNodes(22809, "pp");
   options.steps = 2;

@@ -24,7 +24,7 @@ namespace nccl_exporter::sim {
 // run runs at the time that the thread has reached.
 class EventQueue {
  public:
-  // What the action does to the time that it is given is time that it took.
+  // An action adds the time that it takes to `now_ns`.
   using Action = std::function<void(int64_t& now_ns)>;
   // As far as real threads see each other ahead when one of them is preempted.
   static constexpr int64_t kMostAheadNs = 200000;

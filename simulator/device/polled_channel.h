@@ -16,8 +16,9 @@
 
 namespace nccl_exporter::sim {
 
-// What the host waits for. The actions get what the ring shows, which need not be the work that was
-// meant, and is null where nothing was written yet; an empty action is an event that is lost.
+// Work that the host waits for. The actions get what the ring shows, which need not be the work
+// that was meant, and is null where nothing was written yet; an empty action is an event that is
+// lost.
 struct PolledWork {
   using Report = std::function<void(const WorkItem* shown, int64_t now_ns)>;
   static constexpr uint64_t kNeverWritten = UINT64_MAX / 2;

@@ -22,7 +22,7 @@ class GpuClock {
         drift_ppb_(Between(HashRandom(seed, global_rank, 2), -kMostDriftPpb, kMostDriftPpb)),
         granularity_ns_(granularity_ns) {}
 
-  // What the GPU shows `job_ns` after the job began.
+  // Time that the GPU shows `job_ns` after the job began.
   uint64_t Read(int64_t job_ns) const {
     const int64_t ns = start_ns_ + job_ns + job_ns / 1000 * drift_ppb_ / 1000000;
     return static_cast<uint64_t>(ns - ns % granularity_ns_);
@@ -61,7 +61,7 @@ class Rank {
   const GpuClock& gpu_clock() const { return gpu_clock_; }
 
   EventQueue& proxy() { return *proxy_; }
-  // Which of NCCL's threads delivers kernel events.
+  // The thread of NCCL that delivers kernel events.
   EventQueue& kernel_events() { return profiler_ ? *profiler_ : *proxy_; }
   // CUDA's thread for host functions, and NCCL's for groups of non-blocking communicators.
   EventQueue& host() { return *host_; }

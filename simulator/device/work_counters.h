@@ -25,7 +25,7 @@ struct EntryWait {
 struct UnendingWait {
   EntryWait wait;
   size_t entry = 0;
-  uint64_t shown = 0;  // what the entry shows in the end; 0: nothing was ever written there
+  uint64_t shown = 0;  // counter that the entry shows in the end; 0: nothing was ever written there
 };
 
 // The device gives every work item the next counter c, and writes it into entry c modulo the number

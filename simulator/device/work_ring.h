@@ -35,14 +35,14 @@ class WorkRing {
   // When the entry of `counter` will first show that counter or a greater one. Nothing if the
   // device does not know such an item yet.
   std::optional<int64_t> ShownNs(uint64_t counter, Edge edge) const;
-  // What that entry shows at a time that is not before: of the items that share it, the newest that
-  // has come so far. Null if nothing was ever written there, as for counter 0.
+  // Item that the entry shows at a time that is not before: of the items that share it, the newest
+  // that has come so far. Null if nothing was ever written there, as for counter 0.
   const WorkItem* Shown(uint64_t counter, Edge edge, int64_t now_ns) const;
 
   uint64_t last() const { return first_ + items_.size() - 1; }
 
  private:
-  // What an entry shows of items that are not kept.
+  // Item that an entry shows if it is no longer kept.
   struct Former {
     uint64_t counter = 0;
     WorkItem item;

@@ -43,7 +43,7 @@ nlohmann::json TruthOf(const FunctionCounts& function) {
           {"bandwidth_sum_kib", function.bandwidth_sum_kib}};
 }
 
-// How many operations of each function a fault has got at.
+// Counts the operations of each function that a fault has affected.
 void CountAffected(const std::vector<TrueOperation>& operations, nlohmann::json& functions) {
   for (nlohmann::json& function : functions) function["affected"] = 0;
   for (const TrueOperation& operation : operations) {

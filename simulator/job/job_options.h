@@ -20,7 +20,7 @@ struct Kill {
   bool is_in_flight = false;
 };
 
-// What the first process passes to those that it starts.
+// Options that the first process passes to those that it starts.
 struct ChildOptions {
   int process = 0;
   int64_t epoch_monotonic_ns = 0;
@@ -55,7 +55,7 @@ struct JobOptions {
   std::optional<Kill> kill;
   std::optional<ChildOptions> child;
 
-  double compute_share = 0.4;  // what the GPUs compute in a step, of the period that was asked for
+  double compute_share = 0.4;  // part of the requested period in which the GPUs compute
 
   int64_t compute_ns() const {
     return static_cast<int64_t>(compute_share * 1e9 / steps_per_second);

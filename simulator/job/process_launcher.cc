@@ -50,7 +50,7 @@ std::string Expanded(std::string_view text, const ClusterShape& shape, int proce
   return expanded;
 }
 
-// What a launcher such as torchrun or srun would set.
+// Environment that a launcher such as torchrun or srun would set.
 std::map<std::string, std::string> EnvironmentOf(const JobOptions& options, int process) {
   const ClusterShape& shape = options.workload.shape;
   const auto expanded = [&](std::string_view text) { return Expanded(text, shape, process); };

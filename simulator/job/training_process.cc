@@ -78,8 +78,7 @@ void TrainingProcess::AddRank(int rank) {
   };
   communicators_.push_back(std::make_unique<CommunicatorSet>(
       options_.play, workload_.communicators(), plugin_, rank, use_gpu, make_sink));
-  // What a late poll finds depends on the work that came until then, and on nothing else: no thread
-  // runs ahead.
+  // A late poll finds only the work that came until then: no thread runs ahead.
   const int64_t most_ahead_ns = options_.play.faults.Any() ? 0 : EventQueue::kMostAheadNs;
   ranks_.push_back(std::make_unique<Rank>(
       rank, clock, clock_mode_, options_.play.release.HasProfilerThread(), use_gpu, most_ahead_ns));

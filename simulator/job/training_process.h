@@ -50,8 +50,8 @@ class TrainingProcess {
   const ClockMode clock_mode_;
   ProfilerPlugin plugin_;
   StepFeed feed_;
-  // Of each rank, in the order in which its communicators are made: the player reports to it, and
-  // only the job reads it.
+  // Ground truths by rank, in the order in which its communicators are made: the player reports to
+  // them, and only the job reads them.
   std::deque<std::deque<GroundTruth>> truths_;
   std::vector<std::unique_ptr<CommunicatorSet>> communicators_;  // outlive the ranks' threads
   std::vector<std::unique_ptr<Rank>> ranks_;

@@ -16,7 +16,7 @@
 
 namespace nccl_exporter::sim {
 
-// What init reports of a communicator, from v4 on.
+// Identity of a communicator that init reports, from v4 on.
 struct CommunicatorIdentity {
   uint64_t id = 0;
   const char* name = nullptr;
@@ -42,9 +42,9 @@ class ProfilerPlugin {
     return IsLoaded() ? static_cast<uint32_t>(__atomic_load_n(nccl_.event_mask, __ATOMIC_RELAXED))
                       : 0;
   }
-  // What RAS does on the command CONTROL PROFILER_MASK: sets the mask for all communicators, and
-  // again after each init (2.31.2 src/plugin/profiler.cc :316-328, ncclProfilerSetRasOverride).
-  // Nothing: the mask that the plugin asked for.
+  // Plays RAS's command CONTROL PROFILER_MASK: sets the mask for all communicators, and again after
+  // each init (2.31.2 src/plugin/profiler.cc :316-328, ncclProfilerSetRasOverride). Nothing: the
+  // mask that the plugin asked for.
   void ControlMask(std::optional<uint32_t> mask);
   bool IsLoaded() const { return is_loaded_.load(std::memory_order_acquire); }
 

@@ -15,7 +15,7 @@ bool CommunicatorSet::IsRecreatedAt(int64_t step) const {
 
 void CommunicatorSet::Make(int number, int64_t now_ns) {
   const Communicator& shape = communicators_[static_cast<size_t>(number)];
-  // The same on all ranks, another one every time.
+  // All ranks get one id, and each new communicator another one.
   const uint64_t id = HashRandom(options_.seed, number, generation_, 0x636f6d6d);
   auto made = std::make_unique<LiveCommunicator>(shape, id, shape.RankOf(global_rank_), options_,
                                                  make_sink_(shape));

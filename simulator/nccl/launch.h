@@ -73,7 +73,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
     int64_t start_due_ns;
     int64_t stop_due_ns;
   };
-  // What a channel's events say.
+  // Times in the events of a channel.
   struct GpuTimes {
     uint64_t start_ns;
     uint64_t stop_ns;
@@ -132,14 +132,14 @@ class Launch : public std::enable_shared_from_this<Launch> {
   uint64_t PolledCounter(uint64_t awaited) const;
   std::shared_ptr<ChannelConnection> SlotOf(ChannelConnection& connection) const;
   bool GetsStuck(ChannelConnection& connection) const;
-  // Of the first channel that the launch has events on.
+  // Loses events of the first channel that the launch has events on.
   void LoseEvents(PolledWork& work) const;
   void ReportStart(const Part& part, ChannelConnection& connection, const WorkItem* shown,
                    int64_t now_ns);
   void ReportStop(const Part& part, ChannelConnection& connection, const WorkItem* shown,
                   int64_t now_ns);
   void EndPart();
-  // Of `most_ns`, a share that depends on nothing but the event.
+  // A share of `most_ns` that depends on nothing but the event.
   int64_t DelayNs(int64_t most_ns, int channel, int purpose) const;
 
   const PlayOptions& options_;

@@ -48,8 +48,8 @@ int Launch::PeerOf(const Task& task, bool is_send) const {
                        : RingNeighbour(communicator_.shape, communicator_.rank, is_send);
 }
 
-// Of each hop, the steps on each channel. The rank sends over the first and receives over the last,
-// which of a send or receive is the same one.
+// Steps of each hop on each channel. The rank sends over the first hop and receives over the last;
+// a send or receive has only one.
 std::vector<std::vector<StepTimes>> Launch::StepsOnNetwork(const Task& task,
                                                            const LaunchSlice& slice) const {
   std::vector<int> ranks;

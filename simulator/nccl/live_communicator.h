@@ -28,7 +28,7 @@ struct ChannelConnection {
   int64_t last_due_ns = 0;
   // By the delivering thread, at the latest start:
   int64_t started_ns = 0;       // when it was delivered
-  uint64_t started_gpu_ns = 0;  // what it said
+  uint64_t started_gpu_ns = 0;  // time that it carried
   WorkItem started_item;        // whose time that was
   bool is_stuck = false;        // by a fault: what the host waits for will never come
 };

@@ -31,7 +31,7 @@ class PreparedPlan {
   bool IsEmpty() const { return tasks_.empty(); }
   bool HasUnannounced() const { return !unannounced_.empty() || !joined_.empty(); }
   const LiveCommunicator& communicator() const { return communicator_; }
-  // Of the first task that has one.
+  // Mask of the first task that has one.
   uint32_t Mask() const;
   // Looks for a mask that was changed where it hurts: between sends and receives of a launch, of
   // which the host waits for counters that the device does not write; between the calls of a graph,
@@ -51,7 +51,7 @@ class PreparedPlan {
   void MayBePreemptedUntil(int64_t job_ns) { preempted_until_ns_ = job_ns; }
   // A replay that no host function announces.
   void PlaySilently(const KernelTimes& kernel, int64_t now_ns);
-  // What the host counts while the plan is captured.
+  // Counts the work that the host counts while the plan is captured.
   void CountAtCapture();
 
  private:

@@ -13,7 +13,7 @@
 
 namespace nccl_exporter::sim {
 
-// What the operation's events carry, in NCCL's sub-arguments.
+// Fields of the operation's events, in NCCL's sub-arguments.
 struct ProxyIdentity {
   void* context = nullptr;
   void* parent = nullptr;  // handle of the task

@@ -29,8 +29,8 @@ struct Task {
   void* parent = nullptr;      // handle of the call's event
   void* handle = nullptr;      // NCCL's slot of the Coll or P2p handle
   Channels channels = {};
-  // What the host waits for on each channel, from the lowest; set when the work is counted, and
-  // kept over replays.
+  // Counters that the host waits for on each channel, from the lowest; set when the work is
+  // counted, and kept over replays.
   std::vector<uint64_t> awaited = {};
   bool uses_collnet = false;
   bool is_symmetric = false;

@@ -10,7 +10,7 @@
 namespace nccl_exporter::sim {
 namespace {
 
-// Of the time that the wire of a healthy hop needs for a step.
+// Parts of a step, as shares of the time that the wire of a healthy hop needs for it.
 constexpr double kProduce = 0.2;
 constexpr double kConsume = 0.2;
 constexpr double kLatency = 0.4;
@@ -49,7 +49,7 @@ class Hops {
   }
 
  private:
-  // Of a ring AllReduce, each rank sends this share before it needs anything of the others.
+  // Steps that each rank of a ring AllReduce sends before it needs anything of the others.
   int OwnSteps() const {
     const int rounds = 2 * (static_cast<int>(path_.ranks.size()) - 1);
     return std::max(1, (path_.steps + rounds - 1) / std::max(1, rounds));

@@ -42,8 +42,8 @@ struct StepTimes {
   int64_t consumed_ns = 0;  // the GPU has read it
 };
 
-// Of each hop, the times of each step. The last is consumed at about `stop_ns`: the pace is that of
-// the slowest hop, as the collective is as slow as that.
+// Times of each step, by hop. The last step is consumed at about `stop_ns`: the pace is that of the
+// slowest hop, as the collective is as slow as that.
 std::vector<std::vector<StepTimes>> StepsOf(const Path& path);
 
 }  // namespace nccl_exporter::sim

@@ -12,7 +12,7 @@
 
 namespace nccl_exporter::sim {
 
-// How the progress thread comes round.
+// Rhythm of the progress thread.
 struct Polling {
   int64_t interval_ns = 1000;  // while the operation waits
   int most_repeats = 64;  // of starts and of state 20, in one operation; later ones are left out

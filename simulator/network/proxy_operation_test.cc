@@ -103,7 +103,7 @@ TEST(ProxyOperation, RepeatsTheStartUntilTheAdapterTakesTheReceive) {
   }
 }
 
-// What the thread notes is what happened, but for the time until it comes round.
+// The thread notes each event as it happened, but for the time until its next poll.
 TEST(ProxyOperation, MarksAreAtMostOnePollLate) {
   for (const int64_t interval_ns : {1000, 20000}) {
     const std::vector<StepTimes> times = TransferOf(20, 8, {.wire = 3});

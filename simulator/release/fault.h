@@ -66,7 +66,7 @@ class Faults {
   // Whether the fault strikes the launch with that number (from 1) of its communicator.
   bool StrikesEvery(Fault fault, uint64_t launch) const;
   bool StrikesAfter(Fault fault, uint64_t launch) const;
-  // Of the strikes of StrikesEvery, every other one.
+  // Whether this strike of StrikesEvery has an even number.
   bool IsEvenStrike(Fault fault, uint64_t launch) const;
   // When NCCL's thread comes to what is due then: later if it is held up.
   int64_t PolledNs(int64_t due_ns) const;

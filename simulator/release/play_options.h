@@ -25,7 +25,7 @@ struct NetworkOptions {
 struct PlayOptions {
   Release release{kTypicalNcclVersions.back()};
   uint64_t seed = 1;
-  Network network = Network::kBetweenNodes;  // which operations cross it
+  Network network = Network::kBetweenNodes;  // operations that cross it
   NetworkOptions network_options;
   int most_channels = 8;         // of a collective
   bool uses_collnet = false;     // for AllReduce of 4 MiB and more on several nodes

@@ -57,7 +57,7 @@ class Release {
   constexpr int nccl_version() const { return nccl_version_; }
   constexpr int api_version() const { return api_version_; }
 
-  // Which events there are. src/plugin/profiler.cc (2.26 and later), src/misc/profiler.cc (before).
+  // Events of the release: src/plugin/profiler.cc (2.26 and later), src/misc/profiler.cc (before).
   constexpr bool DescribesCommunicatorAtInit() const { return api_version_ >= 4; }
   constexpr bool HasApiEvents() const { return api_version_ >= 5; }
   constexpr bool HasKernelEvents() const { return api_version_ >= 3; }
@@ -65,9 +65,9 @@ class Release {
   constexpr bool HasDetailedProxyStates() const { return api_version_ <= 3; }
   // A step is a network transfer. 2.23 reports ranges of base steps, which are not played.
   constexpr bool HasTransferSteps() const { return api_version_ >= 2; }
-  // Of the receives' steps that one poll finds ended only the first is stopped; the operation's
-  // state RecvDone comes for each. 2.26.6 src/transport/net.cc recvProxyProgress :1482, :1498 (the
-  // step is chosen before the loop); 2.27.3 :1503.
+  // If a poll finds several receive steps ended, NCCL stops only the first, and reports the state
+  // RecvDone of the operation for each. 2.26.6 src/transport/net.cc recvProxyProgress :1482, :1498
+  // (the step is chosen before the loop); 2.27.3 :1503.
   constexpr bool StopsOneReceiveOfAPoll() const { return api_version_ <= 3; }
   // Bytes of an operation are a sum that nothing sets to 0, in memory that operations use one after
   // the other. 2.26.6 src/proxy.cc ncclProxyOpToArgs, src/transport/net.cc :1199, :1396.
@@ -124,9 +124,7 @@ class Release {
   // - up to 2.30 every item that it knows of, whatever its mask (2.30.7 src/proxy.cc :557-575,
   //   :760-761);
   // - from 2.31 on only items with the bit of kernel events (2.31.2 src/plugin/profiler.cc
-  //   :1251-1255, :1317,
-  // :1339-1347;
-  //   "Bcast: piggyback or no KernelCh" :1303).
+  //   :1251-1255, :1317, :1339-1347; "Bcast: piggyback or no KernelCh" :1303).
   constexpr bool HostCountsUnmaskedWork() const { return nccl_version_ < 23100; }
   // A replay is counted only while the communicator's latest group was captured. 2.26.6
   // src/proxy.cc :549, 2.30.7 :572.

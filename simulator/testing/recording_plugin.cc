@@ -37,7 +37,7 @@ struct StateArgsV1 {
   int steps;
 };
 
-// Of a program that is started by itself.
+// Mask of a program that is started by itself.
 uint32_t MaskOfEnvironment() {
   const char* mask = std::getenv("RECORDING_MASK");
   return mask == nullptr ? 0 : static_cast<uint32_t>(std::atoi(mask));
@@ -140,7 +140,8 @@ void WriteFields(std::ostream& out, const Descr& d) {
         << " steps=" << op.nSteps << " chunk=" << op.chunkSize << " send=" << op.isSend;
   }
   if (type == 16) {
-    // The same in all versions; the real plugin's structs have no such event.
+    // The offset of `step` is the same in all versions; the real plugin's structs have no such
+    // event.
     out << " step=" << *reinterpret_cast<const int*>(reinterpret_cast<const char*>(&d) + 24);
   }
   if constexpr (requires { d.kernelCh; }) {

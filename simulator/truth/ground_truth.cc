@@ -35,7 +35,7 @@ int KindOf(Function function) {
 // An operation without bytes has a share, too.
 uint64_t WeightOf(const LaunchMember& member) { return std::max<uint64_t>(member.bytes, 1); }
 
-// What each member of a launch gets of the launch's time; nothing if it has no interval.
+// Share of each member in the time of its launch; nothing if it has no interval.
 std::vector<std::optional<uint64_t>> SharesOf(const std::vector<LaunchMember>& members) {
   struct Shared {
     Interval span{UINT64_MAX, 0};

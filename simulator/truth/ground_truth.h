@@ -40,7 +40,8 @@ struct FunctionCounts {
   uint64_t bandwidth_sum_kib = 0;
 };
 
-// Of the network, over all operations that ended and over those that were reported to the plugin.
+// Truth about the network, over all operations that ended and over those that were reported to the
+// plugin.
 struct NetworkTruth {
   struct Direction {
     NetworkCounts all;
@@ -59,9 +60,8 @@ struct NetworkTruth {
 struct TrueOperation {
   Function function = Function::kAllReduce;
   uint64_t bytes = 0;
-  std::optional<uint64_t> true_ns =
-      {};                // what its kernel took, as it shares it; nothing if no event has it
-  int64_t start_ns = 0;  // when its kernel started, since the job began
+  std::optional<uint64_t> true_ns = {};  // share of its kernel's time; nothing if no event has it
+  int64_t start_ns = 0;                  // when its kernel started, since the job began
   bool is_affected =
       false;  // by a fault: an event of it was lost, or carried the times of other work
 };

@@ -35,7 +35,7 @@ struct LaunchMember {
   void Cover(uint64_t start_ns, uint64_t stop_ns);
 };
 
-// What decides of a task that was launched with kernel events.
+// Properties of a task with kernel events that decide whether it brings drift.
 struct LaunchedTask {
   bool is_p2p = false;
   bool is_to_self = false;
@@ -50,7 +50,7 @@ struct NetworkOperation {
   std::vector<StepMarks> steps = {};  // with all marks
 };
 
-// Of one communicator on one rank. Any thread may call any method.
+// Sink of one communicator on one rank. Any thread may call any method.
 class GroundTruthSink {
  public:
   virtual ~GroundTruthSink() = default;

@@ -33,7 +33,7 @@ std::string_view NameOf(NetworkState state) {
   }
 }
 
-// Of a step that is the oldest from its start on.
+// State of a step that is the oldest from its start on.
 NetworkState FirstState(const StepMarks& step, std::span<const Stretch> stretches) {
   const auto has_length = [&](const Stretch& stretch) {
     return step.at_ns[stretch.until] > step.at_ns[stretch.from];

@@ -24,12 +24,12 @@ class Conditions {
 
   // By how much the rank's program comes late to its first call.
   int64_t LateNs(int rank) const;
-  // What the rank's GPU computes longer in the whole step.
+  // Time that the rank's GPU computes longer in the whole step.
   int64_t ExtraComputeNs(int rank) const;
-  // How many times as long a communicator transfers.
+  // Factor of the time of a communicator's transfers.
   double TransferTimes(const Communicator& communicator) const;
 
-  // How many times as long a rank's own adapter makes an operation between nodes.
+  // Factor by which the rank's own adapter lengthens an operation between nodes.
   double AdapterTimes(int rank) const;
   // A hop between two ranks of the communicator. Where no hop of its ring goes over a slow link
   // that it spans, all its hops between nodes are slow, since the operation is.
@@ -37,8 +37,8 @@ class Conditions {
   // Whether any hop may be slow at all.
   bool HasSlowHops() const;
 
-  // Of `groups` groups in the step, whether that one is called at all, by that rank, and by that
-  // rank as another call.
+  // Whether that one of the step's `groups` groups is called at all; is missed by that rank; is
+  // called by that rank as another call.
   bool IsCalled(size_t group, size_t groups) const;
   bool IsMissed(int rank, size_t group, size_t groups) const;
   bool IsMismatched(int rank, size_t group, size_t groups) const;

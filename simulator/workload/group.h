@@ -46,10 +46,10 @@ struct Call {
 // Calls between one ncclGroupStart and ncclGroupEnd; a single call of a thread stands for itself,
 // without a group.
 struct Group {
-  int id = 0;  // the same in every step: the number by which a captured group is known
+  int id = 0;  // number of a captured group, which is equal in every step
   std::vector<Call> calls = {};
   bool overlaps_compute = false;  // the GPU computes on while these run
-  bool is_capturable = true;      // the same in every step, so that a CUDA graph can hold it
+  bool is_capturable = true;      // it is equal in every step, so that a CUDA graph can hold it
   int64_t only_step = -1;         // called in this step and in no other; -1: in all
 };
 

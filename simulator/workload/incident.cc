@@ -28,7 +28,7 @@ constexpr std::array<SettingRow, kSettingCount> kSettings{{
     {Setting::kRamp, "ramp"},
 }};
 static_assert(IsInOrder(kSettings));
-// What every kind has in addition.
+// Settings that every kind has in addition.
 constexpr std::string_view kTimes = "from=0 until=-1 every=-1 for=-1 ramp=0";
 
 constexpr std::array<IncidentTraits, kCountOf<IncidentKind>> kIncidents{{
@@ -146,7 +146,8 @@ double Incident::Strength(int64_t job_ns) const {
   return ramp > 0 ? std::min(1.0, since / ramp) : 1.0;
 }
 
-// Of an incident that happens at moments: once at `from`, or every `every` seconds until the end.
+// Strikes of an incident that happens at moments: once at `from`, or every `every` seconds until
+// the end.
 int64_t Incident::StrikesBetween(int64_t after_ns, int64_t until_ns) const {
   const int64_t end_ns = (*this)[Setting::kUntil] >= 0 ? Ns((*this)[Setting::kUntil]) : INT64_MAX;
   const int64_t every_ns = Ns((*this)[Setting::kEvery]);

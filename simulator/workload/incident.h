@@ -70,10 +70,10 @@ struct Incident {
 
   // Whether it concerns a rank: by `rank`, by `node`, or because neither is set.
   bool Concerns(int a_rank, const ClusterShape& shape) const;
-  // How strong it is at a time of the job, 0 to 1: nothing before `from`, after `until`, and
-  // outside of the first `for` of `every`; grows during `ramp`.
+  // Strength of the incident at a time of the job, 0 to 1: nothing before `from`, after `until`,
+  // and outside of the first `for` of `every`; grows during `ramp`.
   double Strength(int64_t job_ns) const;
-  // How often `from`, `from` + `every`, and so on lies in (after_ns, until_ns].
+  // Number of the moments `from`, `from` + `every`, and so on in (after_ns, until_ns].
   int64_t StrikesBetween(int64_t after_ns, int64_t until_ns) const;
 
   static int64_t Ns(double seconds) { return static_cast<int64_t>(seconds * 1e9); }

@@ -36,8 +36,8 @@ class LayoutBuilder {
     communicators_[static_cast<size_t>(communicator)].aborted_step = step;
   }
 
-  // The same call on each of the communicators, of which a rank is in at most one; in a group of
-  // its own.
+  // One call on each of the communicators, of which a rank is in at most one; in a group of its
+  // own.
   void Exposed(std::span<const int> communicators, const Call& call) {
     Append(communicators, {&call, 1}, false);
   }

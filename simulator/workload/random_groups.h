@@ -15,7 +15,7 @@ using CommunicatorFamily = std::vector<int>;
 // World, halves and pairs across the halves.
 std::vector<CommunicatorFamily> AddRandomFamilies(LayoutBuilder& builder);
 
-// The same seed gives the same group.
+// One seed always gives one group.
 Group RandomGroup(const LayoutBuilder& builder, const std::vector<CommunicatorFamily>& families,
                   uint64_t seed);
 

@@ -13,7 +13,7 @@
 
 namespace nccl_exporter::sim {
 
-// What happens then or later does not happen: so far off that a job's times can be added to it.
+// Time at which and after which nothing happens: so far off that a job's times can be added to it.
 inline constexpr int64_t kNever = INT64_MAX / 4;
 
 // A call as one rank makes it. Transfers have become Send and Recv.

@@ -11,7 +11,7 @@
 namespace nccl_exporter::sim {
 namespace {
 
-// What the host needs; about NCCL's own cost.
+// Times that the host needs; about NCCL's own cost.
 constexpr int64_t kCallNs = 1500;
 constexpr int64_t kLaunchNs = 2500;
 // From the launch of a kernel to its first instruction. More than the announcement of all tasks of
@@ -45,7 +45,7 @@ std::vector<Plan*> PeersOf(Plan& plan, const std::vector<Plan*>& plan_of_rank) {
   return peers;
 }
 
-// What a confused program calls instead.
+// Function that a confused program calls instead.
 Function MismatchOf(Function function) {
   return function == Function::kAllReduce ? Function::kReduceScatter : Function::kAllReduce;
 }
@@ -303,7 +303,7 @@ std::vector<ThreadStep> Timeline::Next() {
       if (!mine.calls.empty()) kept[i].groups.push_back(std::move(mine));
     }
   }
-  // Who is killed or stopped has made its calls of the step, and makes no more.
+  // A rank that is killed or stopped has made its calls of the step, and makes no more.
   for (int thread = 0; thread < threads; ++thread) {
     const int rank = thread * workload_.shape().ranks_per_thread;
     const int64_t leaves_ns = std::min(conditions_.LeavesNs(IncidentKind::kKill, rank),

@@ -43,13 +43,13 @@ class Timeline {
     int64_t IdleNs() const;
   };
 
-  // Which group of how many of a step.
+  // Number of a group in a step, and number of the step's groups.
   struct GroupPosition {
     size_t group;
     size_t groups;
   };
 
-  // What an operation takes from the ranks that it waits for.
+  // Effects on an operation of the ranks that it waits for.
   struct Awaited {
     int64_t start_ns = 0;        // of the last kernel: data may move from then on
     int64_t leaves_ns = kNever;  // when the first of them is killed, or stopped between nodes
@@ -65,7 +65,7 @@ class Timeline {
   void StopKernels(const std::vector<Plan*>& plans, const GroupPosition& position,
                    bool overlaps_compute);
   Awaited AwaitedOf(const std::vector<Plan*>& plans, const Communicator& communicator) const;
-  // What the network of the launch depends on; a rank without a plan is null.
+  // Transfer of the launch, on which its network depends; a rank without a plan is null.
   std::shared_ptr<const LaunchTransfer> TransferOf(const std::vector<Plan*>& plan_of_rank,
                                                    const Communicator& communicator) const;
   // Whether the communicator is aborted in this step, in the group or one before it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the network of one launch depends on: starts and ends of all ranks, and hops that are slow.
-// The same in every process, so that each can compute its own side of every hop.
+// Data on which the network of one launch depends: starts and ends of all ranks, and hops that are
+// slow. Every process has the same, so that each can compute its own side of every hop.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace nccl_exporter::sim {
 
-// How many times as long a step takes on a hop, and for which cause; 1: as long as anywhere.
+// Factors of the time of a step on a hop, by cause; 1: as long as anywhere.
 struct HopTimes {
   double wire = 1;      // adapter or link
   double receiver = 1;  // the receiver's adapter takes up receives late
@@ -22,7 +22,7 @@ struct HopTimes {
   bool operator==(const HopTimes&) const = default;
 };
 
-// Of one launch on one communicator; ranks are those of the communicator.
+// Transfer of one launch on one communicator; ranks are those of the communicator.
 struct LaunchTransfer {
   struct RankTimes {
     int64_t launched_ns;  // the rank's proxy thread gets the operations
