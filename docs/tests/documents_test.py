@@ -44,7 +44,6 @@ NOT_COVERED = (
     'exporter/series/',
     'exporter/testing/',
     'exporter/web/',
-    'tests/',
 )
 
 

@@ -38,7 +38,7 @@ constexpr std::array kParts{"''", "'detail'"};
 
 std::string Local(int port) { return "127.0.0.1:" + std::to_string(port); }
 
-// Who ends at once has found its port taken, or does not work.
+// A program that exits at once found its port in use, or is broken.
 void WaitUntilReady(exporter::ChildProcess& process, const std::string& url) {
   const bool is_ready = exporter::Eventually(
       [&] { return !process.IsRunning() || exporter::HttpGet(url).status == 200; });
@@ -54,7 +54,7 @@ std::string Milliseconds(double seconds) {
   return std::to_string(static_cast<int>(seconds * 1000)) + "ms";
 }
 
-// Of "2023-04-05T06:07:08.901Z".
+// Time of a text such as "2023-04-05T06:07:08.901Z".
 double UnixSeconds(const std::string& text) {
   tm date{};
   double seconds = 0;

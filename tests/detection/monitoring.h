@@ -19,7 +19,7 @@ namespace nccl_exporter::detection {
 
 inline constexpr char kAlertmanager[] = "/usr/bin/prometheus-alertmanager";
 
-// Of what a run is made of; with more it says nothing.
+// Largest share of scrapes or evaluations that a run may miss. A run that misses more is void.
 inline constexpr double kMostMissing = 0.1;
 
 // Fires always: what it proves, reaches whoever is paged.
@@ -42,15 +42,15 @@ class Monitoring {
   void HoldDaemon(int node, bool is_held);
   void RestartPrometheus();
 
-  // What Prometheus did not come to do in the last so many seconds: more than kMostMissing of its
-  // scrapes or of its evaluations. Empty: nothing. The machine is too busy then.
+  // Returns which scrapes or evaluations Prometheus missed in the last `seconds`, if more than
+  // kMostMissing; else an empty text. The machine is too busy then.
   std::string Neglected(double seconds) const;
 
-  // What does not work, one line each, whatever the machine does: a program that has ended, a rule
-  // that failed, a daemon that is not scraped, an alert that does not arrive.
+  // Returns the faults that do not depend on the machine, one line each: a program that has ended,
+  // a rule that failed, a daemon that is not scraped, an alert that does not arrive.
   std::vector<std::string> Faults();
-  // The same of the last so many seconds in which nobody was held: daemons that left more than
-  // kMostMissing of the requests without an answer.
+  // Returns the daemons that left more than kMostMissing of the requests of the last `seconds`
+  // unanswered. The test must not have suspended any of them in this time.
   std::vector<std::string> Unanswered(double seconds) const;
 
   // The findings that the nodes' daemons show now, as alerts: one for each culprit, named

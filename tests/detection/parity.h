@@ -20,7 +20,7 @@
 
 namespace nccl_exporter::detection {
 
-// What is compared: alerts that name a rank.
+// Alerts that are compared: those that name a rank.
 enum class NamedFor { kLate, kHang, kCount };
 inline constexpr size_t kNamedForCount = static_cast<size_t>(NamedFor::kCount);
 

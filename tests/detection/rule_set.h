@@ -19,7 +19,7 @@ struct RuleSet {
   double lookback_s = 300;   // of Prometheus's queries
   double retention_s = 300;  // of what has ended
   double time_scale = 1;     // by which all durations of the rules are divided
-  // Of alerts by name; alerts that are not there only inform.
+  // Classes of alerts by name; alerts that are not there only inform.
   std::map<std::string, std::string> class_of;
 };
 

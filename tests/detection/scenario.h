@@ -55,9 +55,9 @@ struct Scenario {
   int nodes() const;
 };
 
-// What is wrong is thrown as std::runtime_error, with the file's name. The seed chooses the
-// victims, which the file calls %v (rank), %n (its node), %w (a rank of another node) and %m (that
-// node).
+// Reads a scenario. Throws its fault as std::runtime_error, with the file's name. The seed chooses
+// the victims, which the file calls %v (rank), %n (its node), %w (a rank of another node) and %m
+// (that node).
 Scenario ReadScenario(const std::string& path, uint64_t seed);
 
 // Paths of all scenarios in a directory and its folders, sorted.

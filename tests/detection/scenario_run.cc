@@ -80,8 +80,8 @@ class Run {
   }
 
  private:
-  // What does not work. Sets `busy` if Prometheus had too little time, which somebody who restarts
-  // or holds the watchers causes himself.
+  // Returns the faults of the watchers. Sets `busy` if Prometheus had too little time, unless the
+  // scenario itself restarts or suspends the watchers.
   std::vector<std::string> CheckWatchers(std::string& busy) {
     std::vector<std::string> faults = monitoring_.Faults();
     if (!scenario_.actions.empty()) return faults;
@@ -139,7 +139,7 @@ class Run {
                                             std::to_string(static_cast<int>(rules_.retention_s))}});
   }
 
-  // Of the expectation of a finding.
+  // The watch for an expected finding.
   struct Watched {
     std::string its_class;
     std::string node;

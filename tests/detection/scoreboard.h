@@ -39,7 +39,7 @@ class Scoreboard {
 
   // Delays are in evaluation intervals of this many seconds.
   std::string Table(double evaluation_interval_s) const;
-  // The same for programs: "runs", "flawed", "silent", "silent_pages", and "classes" by name.
+  // The table for programs: "runs", "flawed", "silent", "silent_pages", and "classes" by name.
   nlohmann::json Json(double evaluation_interval_s) const;
 
   // Runs in which something was not as it should be.
@@ -57,7 +57,7 @@ class Scoreboard {
   int runs_ = 0;
   int flawed_runs_ = 0;
   Share quiet_;        // negative runs, and those of them without an alert
-  Share quiet_pages_;  // the same, without a finding
+  Share quiet_pages_;  // negative runs, and those of them without a finding
 };
 
 }  // namespace nccl_exporter::detection

@@ -34,10 +34,10 @@ struct Screen {
   FoundCulprits culprits;  // that the daemon named when the screen was opened
   std::string text;
   std::vector<std::string> lacks = {};  // filled by JudgeScreens()
-  bool is_asked = false;                // the same
+  bool is_asked = false;                // filled by JudgeScreens()
 };
 
-// Of "rank", "age" and "cost": those that the first finding on the screen lacks. The rank is
+// Returns those of "rank", "age" and "cost" that the first finding on the screen lacks. The rank is
 // lacking if the finding does not name `culprit`.
 std::vector<std::string> LacksOf(const std::string& screen, const std::string& culprit);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person sees who opens `nccl-exporter top` on the node of an expected culprit while a
+// Screens of a person who opens `nccl-exporter top` on the node of an expected culprit while a
 // scenario is played.
 #pragma once
 

@@ -26,7 +26,7 @@ struct PagedAlert {
   }
 };
 
-// Who is behind a communicator's rank, by the ground truth.
+// Global ranks behind the ranks of communicators, by the ground truth.
 struct Directory {
   std::map<std::pair<std::string, std::string>, int> global_ranks;  // by labels comm and rank
   int ranks_per_node = 8;
@@ -38,7 +38,7 @@ struct Directory {
   std::optional<int> NodeOf(const PagedAlert& alert) const;
 };
 
-// Of one class of alerts in one run.
+// Verdict on one class of alerts in one run.
 struct ClassVerdict {
   int expected = 0;      // expectations
   int met = 0;           // by an alert that names whom it should
@@ -62,10 +62,10 @@ struct Verdict {
 // By the alert's name; "" if it has none.
 std::string ClassOf(const PagedAlert& alert, const std::map<std::string, std::string>& class_of);
 
-// What the daemons' findings must be where those alerts are expected: classes that begin with
-// "page-". The node of a late rank or of a culprit names it; a node that is late as a whole cannot
-// know, and may name one of its ranks. A process with several ranks is found by a rank of its own
-// choice. A finding of a hang is expected once, however severe it becomes.
+// Adds the findings that the daemons must have where those alerts are expected: classes that begin
+// with "page-". The node of a late rank or of a culprit names it; a node that is late as a whole
+// cannot know, and may name one of its ranks. A process with several ranks is found by a rank of
+// its own choice. A finding of a hang is expected once, however severe it becomes.
 Scenario WithPageExpectations(Scenario scenario);
 inline bool IsPageClass(const std::string& its_class) { return its_class.starts_with("page-"); }
 

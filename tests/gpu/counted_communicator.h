@@ -15,7 +15,7 @@
 
 namespace nccl_exporter {
 
-// What the ranks of a communicator need to find each other.
+// Name and file by which the ranks of a communicator find each other.
 struct Bootstrap {
   std::string name;     // the communicator's, no other's in the job: it identifies the ground truth
   std::string id_path;  // file in which rank 0 leaves NCCL's id for the others

@@ -35,8 +35,7 @@ const collector::ProcessSnapshot* ProcessOf(const collector::NodeSnapshot& snaps
   return nullptr;
 }
 
-// Of the communicators of one process, the `order`-th one or, where names are handed on, that of
-// the name.
+// Finds a communicator of a process: by its name if names are handed on, else the `order`-th one.
 const collector::CommunicatorSnapshot* Find(const collector::ProcessSnapshot& process,
                                             const std::string& name, size_t order) {
   std::vector<const collector::CommunicatorSnapshot*> in_order;

@@ -60,5 +60,5 @@ int main(int argc, char** argv) {
   if (sscanf(argv[2], "%d", &times) != 1) return 2;
   const int code = nccl_exporter::Load(argv[1], times);
   fflush(stdout);
-  _exit(code);  // what libnccl leaves behind is not ours to judge
+  _exit(code);  // exit handlers of libnccl are not tested
 }

@@ -54,7 +54,7 @@ def before(thread):
 
 
 def outcomes(memory, *threads):
-    """What the threads may have in their registers, and the memory in its words, when all are done."""
+    """All possible contents of the threads' registers and of the memory's words when all threads are done."""
     orders = [before(thread) for thread in threads]
     start = (*[0] * len(threads), tuple(sorted(memory.items())), ())
     seen, pending, ends = {start}, [start], []

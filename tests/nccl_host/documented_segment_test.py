@@ -45,7 +45,7 @@ def by_daemon(path):
 
 
 def play(folder, *options, timing='on'):
-    """What both readers say of each segment of a job."""
+    """Plays a job, and returns the answers of both readers for each of its segments."""
     subprocess.run([SIMULATOR, '--plugin', PLUGIN, '--segment-dir', folder, '--ranks-per-node', str(RANKS), '--steps', '30',
                     '--env', f'NCCL_EXPORTER_KERNEL_TIMING={timing}', '--env', 'NCCL_ALLGATHERV_ENABLE=0', *options],
                    check=True, capture_output=True)
@@ -54,7 +54,7 @@ def play(folder, *options, timing='on'):
 
 class DocumentedSegments(unittest.TestCase):
     def agreed(self, *options, **settings):
-        """What they agree on: losses, communicators."""
+        """Losses and communicators on which both readers agree."""
         with tempfile.TemporaryDirectory() as scratch:
             segments = play(scratch, *options, **settings)
         self.assertEqual(len(segments), RANKS)

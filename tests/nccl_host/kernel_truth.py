@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rig's devices did: one kernel per line of the truth files, and which kernel a recorded operation is."""
+"""Kernels of the rig's devices, one per line of the truth files, and the kernel of a recorded operation."""
 import bisect
 import collections
 import dataclasses

@@ -56,7 +56,7 @@ def rigs_of(folder):
 
 
 class PlayedJob:
-    """What is known of a job after it was played; `dumps` and `accounts` by process id."""
+    """Records of a job after it was played; `dumps` and `accounts` by process id."""
 
     def __init__(self, job, rig):
         self.job, self.rig = job, rig

@@ -8,7 +8,7 @@ SIZE_CLASSES = (0, 4096, 65536, 1048576, 16777216, 268435456)
 GPU_TICK_NS = 32  # resolution of the device's clock
 # The device leaves a kernel so long after its last channel.
 EPILOGUE_NS = 500
-# Of a duration, as the documents promise.
+# Relative error of a duration, as the documents promise.
 TOLERANCE = 0.002
 FAULTS_SHOWN = 3
 
@@ -89,7 +89,7 @@ def count_faults(played, account, dump):
 
 
 def causes_of(played):
-    """Of drift, as the job made them."""
+    """Causes of drift that the job made."""
     causes = set()
     if any(of_rank.has_message_with_hidden_parts() for of_rank in played.truth.values()):
         causes.add('parts')
@@ -160,7 +160,7 @@ def sum_faults(played, key, communicator, completions):
 
 
 def time_fault(completion, truth, communicator):
-    """What is wrong with the recorded times, or None; and the relative error of its duration, where it was alone in its launch."""
+    """The fault of the recorded times, or None; and the relative error of the duration if the operation was alone in its launch."""
     kernel = truth.kernel_of(completion) if truth else None
     if kernel is None:
         return 'no kernel of the device is this operation', 0.0

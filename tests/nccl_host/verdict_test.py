@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the judge accepts and what it does not, on made up jobs; and what the poller collects, against the daemon's reader."""
+"""Verdicts of the judge on made up jobs; and the poller's records against the daemon's reader."""
 import json
 import os
 import pathlib

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the page's tests rest on: an error in the browser is seen, of whatever kind it is.
+// The basis of the page's tests: an error in the browser is seen, of whatever kind it is.
 #include "tests/page/browser.h"
 
 #include <gmock/gmock.h>

@@ -38,7 +38,7 @@ TEST_F(PageTest, ShowsARealJobAndOutlivesTheDaemon) {
             true)
       << "no heat map is drawn";
 
-  // What the states are made of is what a daemon answers; the two that come later are left out.
+  // The states have the fields that a daemon's answer has; the two that come later are left out.
   EXPECT_EQ(Evaluate("fetch('api/v1/node').then((answer) => answer.json()).then((real) => {"
                      "  const state = nodeInState('straggler'), comm = state.communicators[0];"
                      "  const missing = (known, other) => Object.keys(known).filter((name) => "

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the page blocks its browser's main thread while it shows 10,560 rows of history (88
-// collectives of 120 steps), beside an empty page of the same run. A block is a task of 50 ms or
-// more, as PerformanceObserver reports it; a gap is the time between two frames.
+// Time for which the page blocks its browser's main thread while it shows 10,560 rows of history
+// (88 collectives of 120 steps), beside an empty page of the same run. A block is a task of 50 ms
+// or more, as PerformanceObserver reports it; a gap is the time between two frames.
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>

@@ -19,7 +19,7 @@ inline constexpr std::array kStates{"empty",  "quiet",   "straggler", "hang",
 
 inline constexpr int kPatienceSeconds = 60;  // several steps of the history, on a busy machine
 
-// How a reader may see the page.
+// Size and colors in which a reader may see the page.
 struct Form {
   const char* name;
   int width, height;
@@ -58,7 +58,7 @@ class Page {
   Browser browser_;
 };
 
-// What the file of tests/page holds, which is next to the programs that Bazel starts.
+// Content of a file of tests/page, which is next to the programs that Bazel starts.
 std::string PageFile(const std::string& name);
 
 }  // namespace nccl_exporter

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a state of the page shows, in order, without numbers and names: what page_test compares.
+// Structure of a state of the page, in order, without numbers and names: page_test compares it.
 #pragma once
 
 #include <string>

@@ -28,7 +28,7 @@ TEST_F(PageTest, EachStateHasTheStructureOfItsFile) {
   }
 }
 
-// What the comparison rests on: a change that people would see is a change of the lines.
+// The basis of the comparison: a change that people would see is a change of the lines.
 TEST_F(PageTest, TheStructureNamesWhatChanges) {
   ShowOpen("hang");
   const auto lines = [&] {

@@ -28,7 +28,8 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "%s is not drawn\n", state.c_str());
         return 1;
       }
-      // What is out of sight is not drawn otherwise, and the picture is taller than the window.
+      // Parts that are out of sight are not drawn otherwise, and the picture is taller than the
+      // window.
       page.Evaluate(
           "document.querySelectorAll('.inside').forEach((e) => { e.style.contentVisibility = "
           "'visible'; })");

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 # Open to every room: system libraries, and the documents beside README.md.
 OPEN = ('third_party', '')
-# What a room exports so that the query finds it.
+# A room exports this file so that the query finds the room.
 FOR_THIS_TEST = ':BUILD.bazel'
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the build does not hold by itself: the table of rooms, purposes, and includes through other rooms."""
+"""Rules that the build does not hold by itself: the table of rooms, purposes, and includes through other rooms."""
 import pathlib
 import re
 import sys
@@ -11,7 +11,7 @@ import build_graph
 import report
 import table
 
-# Of others, or made: neither has rooms.
+# Folders of others, or made by programs: neither has rooms.
 SKIPPED = {'third_party', '__pycache__', 'node_modules'}
 
 DOCUMENT = pathlib.Path('docs/rooms.md')

@@ -7,11 +7,11 @@ RANKS = 8  # of a node
 LEAST_NODES = 24  # so that each late rank and each fault has a job of its own
 OPERATIONS = 10  # per second, of each collective and size in use
 BUSY = 0.05  # seconds per second in the kernels of a collective, without a late rank
-SEND_BUSY = 0.01  # the same of sends and receives: too little to make a job a pipeline
+SEND_BUSY = 0.01  # seconds per second in the kernels of sends and receives: too little to make a job a pipeline
 BYTES = 16e6  # of an operation
 BUS_BYTES = 300e6  # per second
 LARGE = '16777216'
-# What timed network operations of a rank wait for in a second, by direction: windows of a tenth of the time.
+# Seconds per second that a rank's timed network operations wait, by direction and cause: windows of a tenth of the time.
 NETWORK_WAITS = {'send': {'gpu': 0.04, 'peer': 0.001, 'network': 0.01}, 'recv': {'gpu': 0.01, 'network': 0.04, 'flush': 0.001}}
 NETWORK_FAMILIES = {f'nccl_network_{name}_total' for name in ('wait_seconds', 'timed_bytes', 'timed_operations')} | {'nccl_communicator_info'}
 NETWORK_OPERATIONS, NETWORK_BYTES = 5, 20e6  # per second, the same
@@ -96,7 +96,7 @@ class Cluster:
         self.lines = {}  # of a node: its state, and the lines in it
 
     def incarnation(self, job, t):
-        """How often the job has restarted, and when it did so last; None while it is away."""
+        """Number of the job's restarts, and time of the last one; None while it is away."""
         if job.restarts_at is None or t < job.restarts_at:
             return 0, -FIRST_ELAPSED
         cycle = CHURN_CYCLE / self.time_scale
@@ -216,7 +216,7 @@ def node_of(instance):
 
 
 class Rank:
-    """What a process of one rank adds to the page: rows of family, labels, base, growth per second, clock."""
+    """A process of one rank, and its part of the page: rows of family, labels, base, growth per second, clock."""
 
     def __init__(self, cluster, job, node, local, incarnation, phase):
         self.cluster, self.job, self.node, self.local, self.phase = cluster, job, node, local, phase
@@ -246,7 +246,8 @@ class Rank:
         return BUSY + share
 
     def waits_in(self, kind):
-        """Of a running rank the operations of its node are in flight. In a hang the node of the culprit waits there, all others for that node."""
+        """Whether this rank has operations in flight on communicators of that kind. While the job runs, on those within the node. In a hang, the
+        culprit's node waits on these, and all other nodes wait for that node."""
         if self.phase == 'runs':
             return kind == 'tp'
         return not self.is_culprit and kind == ('tp' if self.node == 0 else 'dp')
@@ -304,7 +305,7 @@ class Rank:
         return self.phase in ('hangs', 'forgotten')
 
     def of_progress(self, kind, own, named, ranks, rate):
-        """Of the node, on its lowest rank, and of a rank that is quiet. The rank's as older daemons served it, for their rules."""
+        """Progress of the node, on its lowest rank, and of a rank that is quiet. The rank's is as older daemons served it, for their rules."""
         in_flight = int(self.waits_in(kind))
         yield 'nccl_rank_progress', own, in_flight, rate, TICKS
         if self.is_lowest_in(kind):
@@ -356,7 +357,7 @@ class Rank:
                 yield 'nccl_network_wait_seconds_total', counted | {'state': state}, 0, seconds, TICKS
 
     def of_large(self, kind, own, collective, busy):
-        """Of the node's rank that waits least, with the labels of the lowest one. By rank as well, for rules that read it so."""
+        """Large operations of the node's rank that waits least, with the labels of the lowest one. By rank as well, for rules that read it so."""
         large = own | {'collective': collective, 'size': LARGE}
         has_late_neighbour = kind == 'tp' and any(node == self.node for node, _ in self.job.late)
         for level, seconds in [('rank', busy)] + [('node', BUSY if has_late_neighbour else busy)] * self.is_lowest_in(kind):

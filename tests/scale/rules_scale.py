@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rules cost on a cluster of many nodes. A real Prometheus scrapes the played pages of all nodes, with the series that the rules read: at first
-without rules, then with them. The difference of its CPU time is the cost of the rules. Then a Prometheus without rules and targets, on the same data, answers
-each rule's expression, which shows what each group and rule has of it. With --compare, other rules are tried in the same way after the first, on the series
-that they read. What is not warm when the measured time begins, and so costs less than it would, is listed beside the figures. Exit code 1 if an alert of the
-play is missing that must fire after --duration, if any other alert fires at any time, or if an evaluation fails.
+"""Cost of the rules on a cluster of many nodes. A real Prometheus scrapes the played pages of all nodes, with the series that the rules read: at
+first without rules, then with them. The difference of its CPU time is the cost of the rules. Then a Prometheus without rules and targets, on the
+same data, answers each rule's expression, which shows what each group and rule has of it. With --compare, other rules are tried in the same way
+after the first, on the series that they read. What is not warm when the measured time begins, and so costs less than it would, is listed beside
+the figures. Exit code 1 if an alert of the play is missing that must fire after --duration, if any other alert fires at any time, or if an
+evaluation fails.
 """
 import argparse
 import collections
@@ -52,7 +53,7 @@ class Cost:
         return {name: identities for name, identities in alerts.items() if any(rule.is_alert and rule.name == name for rule in self.listed)}
 
     def faults(self):
-        """What makes the run a failure, as sentences."""
+        """The reasons for which the run has failed, as sentences."""
         due, _ = servers.due_and_false(self.firing, self.due)
         yield from (f'{name}: {named} of {count} fire that must fire by now' for name, (named, count) in due.items() if named < count)
         _, false = servers.due_and_false(self.fired, self.truth)
@@ -108,7 +109,7 @@ def with_long_offset(rules):
 
 
 def cold_parts(server, cost):
-    """What had no series yet when the measured time began."""
+    """Parts of the rules that had no series yet when the measured time began."""
     then, _ = servers.due_and_false(labels_of(server.query(FIRING, cost.measured_from)), cost.truth)
     yield from (f'{name} not yet reported: {named} of {count}' for name, (named, count) in then.items() if named < count)
     for selector, readers in with_long_offset(cost.listed).items():

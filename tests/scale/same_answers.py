@@ -32,7 +32,7 @@ QUERY = ['--query.max-samples=500000000']
 
 
 class Store(servers.Process):
-    """What takes remote write and answers queries."""
+    """A store that takes remote write and answers queries."""
 
     def write(self, series):
         for body in remote_write.requests_of(series):
@@ -131,7 +131,7 @@ def print_silent(rules, expected, moments):
 
 
 class Difference:
-    """Of one rule in one store, over all moments."""
+    """Difference of one rule in one store, over all moments."""
 
     def __init__(self):
         self.series = self.missing = self.extra = self.unequal = 0

@@ -33,7 +33,7 @@ JOB_LABELS = ['namespace', 'nccl_job', 'uid']  # no rule joins series that diffe
 
 
 class Notifications(servers.Server):
-    """What Alertmanager reports: time, status and labels of each alert."""
+    """Notifications of Alertmanager: time, status and labels of each alert."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -185,7 +185,7 @@ def cut_of(served, cuts):
 
 
 class Account(typing.NamedTuple):
-    """Of one node up to its cut."""
+    """Samples of one node up to its cut."""
     served_scrapes: int  # by the player
     served_samples: int
     scrapes: float  # at the receivers, those without an answer included
@@ -259,7 +259,7 @@ def kill_and_start(fleet, verdict, number):
     agent.kill()
     time.sleep(DOWN * fleet.interval)
     agent.start()
-    lost = set()  # what is reported may also be so in another communicator; that it is not reported at all is a loss
+    lost = set()  # troubles that no communicator reported for a while; a report by any of them is enough
     ends = time.time() + WATCHED * fleet.interval
     while time.time() < ends:
         lost |= identities(before) - identities(fleet.firing())

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the tools for scale play and how they count. The cluster is played without waiting: its pages are functions of time."""
+"""The players and counters of the tools for scale. The cluster is played without waiting: its pages are functions of time."""
 import argparse
 import collections
 import pathlib

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the metrics of many nodes cost a Prometheus: a simulated job of 8 ranks leaves its segments, one daemon serves them, and a real Prometheus scrapes it
-as so many nodes. Prints series, memory and CPU time of Prometheus, and the CPU time of the daemon. tools/scrape-scale builds what this needs, and starts it.
+"""Cost of the metrics of many nodes for a Prometheus: a simulated job of 8 ranks leaves its segments, one daemon serves them, and a real Prometheus
+scrapes it as so many nodes. Prints series, memory and CPU time of Prometheus, and the CPU time of the daemon. tools/scrape-scale builds what this
+needs, and starts it.
 """
 import argparse
 import json

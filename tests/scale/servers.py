@@ -47,7 +47,7 @@ def rules_of(text):
 
 
 def seconds_of(duration):
-    """Of a duration as generate-rules spells it."""
+    """Seconds of a duration as generate-rules spells it."""
     number, unit = re.fullmatch(r'(\d+)(ms|[smhd])', duration).groups()
     return int(number) * {'ms': 0.001, 's': 1, 'm': 60, 'h': 3600, 'd': 86400}[unit]
 

@@ -15,7 +15,7 @@
 
 namespace nccl_exporter::soak {
 
-// How many jobs live at a time.
+// Number of jobs that live at a time.
 inline constexpr size_t kJobsAtATime = 3;
 
 // One thread.

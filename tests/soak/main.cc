@@ -96,7 +96,7 @@ class Soak {
     fflush(stdout);
   }
 
-  // Of ended jobs, once their time is over.
+  // Series and segments of ended jobs must be gone once their time is over.
   void ExpectNothingIsLeft() {
     const auto is_clean = [&] {
       return segments_.Files().empty() &&

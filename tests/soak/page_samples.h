@@ -12,9 +12,9 @@ inline constexpr PageFormat kPageFormats[] = {PageFormat::kText, PageFormat::kOp
                                               PageFormat::kProtobuf};
 
 std::string_view Name(PageFormat format);
-// What a scraper of that format sends.
+// Header that a scraper of that format sends.
 std::string_view AcceptHeader(PageFormat format);
-// What the daemon answers begins with this.
+// Beginning of the content type of the daemon's answer.
 std::string_view ContentType(PageFormat format);
 
 struct PageSample {

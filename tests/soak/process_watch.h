@@ -19,8 +19,8 @@ struct Holdings {
 };
 Holdings HoldingsOf(pid_t process, double now_seconds);
 
-// How one of them went: maxima of the second and the last third of the time, and the slope of a
-// straight line through both.
+// Growth of one of the values: maxima of the second and the last third of the time, and the slope
+// of a straight line through both.
 struct Growth {
   double second_third = 0;
   double last_third = 0;

@@ -9,11 +9,11 @@
 namespace nccl_exporter::soak {
 namespace {
 
-// What a page shows happened while it was asked for, which is not known better than to the time
-// that an answer may take.
+// Uncertainty of the times of a page: its events happened at any time while the page was asked for,
+// and an answer may take this long.
 constexpr double kToleranceSeconds = 1;
 
-// Of each page; one fault is often seen in all series of a rank.
+// Complaints that are printed for each page; one fault is often seen in all series of a rank.
 constexpr size_t kComplaintsTold = 3;
 
 std::string_view LabelValue(std::string_view key, std::string_view label) {
@@ -36,8 +36,8 @@ std::string SubjectOf(std::string_view key) {
   return pid.empty() ? std::string() : fmt::format("{} {}", job, pid);
 }
 
-// The same series of a process that turned out to have several GPUs: such a process has no label
-// `global_rank`. Empty where there is no such label.
+// Key of the series if its process turns out to have several GPUs: such a process has no label
+// `global_rank`. Empty if the key has no such label.
 std::string WithoutGlobalRank(std::string_view key) {
   constexpr std::string_view kLabel = ",global_rank=\"";
   const size_t at = key.find(kLabel);

@@ -23,7 +23,8 @@ using Starts = std::map<int, double>;
 // Beyond this, two starts must be ordered: the shortest operations and polls take 20 us, and bounds
 // age.
 constexpr double kCertainSeconds = 150e-6;
-// Of an operation's lateness, on the average: none is counted where it is not certain.
+// Largest average errors of an operation's lateness: some is missed, because none is counted where
+// it is not certain.
 constexpr double kMostMissedSeconds = 60e-6;
 constexpr double kMostExcessSeconds = 20e-6;
 
@@ -73,7 +74,7 @@ class Arrivals : public testing::Test {
     return scrape.Value("nccl_collective_" + name, {{"comm", comm}, {"rank", std::to_string(rank)}})
         .value_or(-1);
   }
-  // Of the node: the lowest rank at a time has counted it.
+  // Compared operations of the node: the lowest rank at a time has counted each.
   static double Compared(const Exposition& scrape, const std::string& comm) {
     double sum = 0;
     const std::string name = "nccl_collective_compared_operations_total";

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults around the system: the job runs on with one line through NCCL's logger, the daemon says
-// one clear
-// line or counts the reason and serves the rest.
+// one clear line or counts the reason and serves the rest.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

@@ -35,15 +35,15 @@ def times(query):
     rate_interval = dashboards.rate_interval_seconds(query, STEP_SECONDS * dashboards_cluster.TIME_SCALE) / dashboards_cluster.TIME_SCALE
     return {'__rate_interval': f'{rate_interval:.0f}s', '__interval': f'{STEP_SECONDS}s', '__range': f'{RANGE_SECONDS}s'}
 
-# What has no answer here, and why.
+# Rules and panels without an answer here, and the reason.
 EMPTY = {
     'rule comm:nccl_timing_sources:count': 'no communicator of the cluster has two sources of durations',
     'rule NCCLExporterSeriesDropped (warning)': 'a daemon serves 20,000 series; the whole cluster has fewer',
 }
 
-# What has an answer in some runs: proof by the last two evaluations, which are two seconds here; what processes wait for a late rank in their other
-# communicators, which jitter decides; pipelines of two stages, which only hung jobs have; and ranks whose operations in flight are not known,
-# when a question is asked between the end of their series and the next evaluation. Their cases are in deploy/prometheus/tests.
+# Rules and panels with an answer in some runs: proof by the last two evaluations, which are two seconds here; what processes wait for a late rank in
+# their other communicators, which jitter decides; pipelines of two stages, which only hung jobs have; and ranks whose operations in flight are not
+# known, when a question is asked between the end of their series and the next evaluation. Their cases are in deploy/prometheus/tests.
 SOMETIMES = {'rule comm_rank:nccl_hang:unseen', 'rule comm:nccl_p2p_operations:unlike',
              # A daemon in a PID namespace of its own, as of a test in a container, counts no processes.
              'nccl-exporter / Processes measured / A', 'nccl-exporter / Processes measured / A (one job)',
@@ -173,7 +173,7 @@ class DashboardsAndRules(unittest.TestCase):
             self.skipTest('the machine is too busy: scrapes are missing')
 
     def rows(self, uid, title, letter='A', **values):
-        """What a query of a panel answers now, label set and value, for the job or process of these values of the variables."""
+        """Answer to a query of a panel now, label set and value, for the job or process of these values of the variables."""
         query, = [query for query in dashboards.queries(DASHBOARDS[uid]) if query.place == f'{uid} / {title} / {letter}']
         expression = query.expression
         values = dict.fromkeys(dashboards.variables_in(expression) - dashboards.BUILT_IN, '.*') | values | times(query) | {'__range': '5m'}
@@ -181,7 +181,7 @@ class DashboardsAndRules(unittest.TestCase):
                 for series in self.cluster.classic.ask('query', query=dashboards.substituted(expression, values))['data']['result']]
 
     def global_ranks(self, rows):
-        """Of the processes that rows name."""
+        """Global ranks of the processes that rows name."""
         processes = {(labels['instance'], labels['pid']) for labels, _ in rows}
         return {labels['global_rank'] for labels in self.cluster.classic.series('nccl_rank_info') if (labels['instance'], labels['pid']) in processes}
 

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-// What the daemon of 1.2 checks (collector/reader/segment_header.cc of that version).
+// Numbers that the daemon of 1.2 checks (collector/reader/segment_header.cc of that version).
 constexpr uint64_t kMajor = 1;
 constexpr uint64_t kHeaderBytes = 8192;
 constexpr uint64_t kHeaderLimitBytes = 65536;

@@ -13,7 +13,7 @@
 namespace nccl_exporter {
 namespace {
 
-// Of a test that waits for a job, on a busy machine.
+// Patience of a test that waits for a job, on a busy machine.
 constexpr int kPatienceSeconds = 90;
 
 using Processes = EndToEnd;

@@ -369,7 +369,7 @@ TEST_F(Prometheus, AnswersWhereNetworkTimeGoesWithTheTruth) {
       return Query("sum(nccl_network_timed_operations_total" + of + "})") == totals.operations;
     })) << direction;
     EXPECT_EQ(Query("sum(nccl_network_timed_bytes_total" + of + "})"), totals.bytes) << direction;
-    // What the progress thread sees may be as late as from one look to the next.
+    // Events reach the progress thread as late as its next poll.
     constexpr double kPollSeconds = 20e-6;
     for (const auto& [state, ns] : totals.state_ns) {
       if (state == (direction == "send" ? "flush" : "peer")) continue;
@@ -398,7 +398,7 @@ std::string DocumentedScaling() {
   return text.substr(at, text.find("```", at) - at);
 }
 
-// Of all that was counted in place of rates.
+// The query about all that was counted, in place of rates.
 std::string WithoutRates(const std::string& query) {
   static const std::regex kRate(R"(rate\((\w+)\[5m\]\))");
   return std::regex_replace(query, kRate, "$1");

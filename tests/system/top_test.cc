@@ -24,7 +24,7 @@ constexpr int kPatienceSeconds = 60;
 
 std::string Url(const Daemon& daemon) { return "--daemon=" + daemon.Url(""); }
 
-// Of `inflight` with these flags, where nothing runs: whose judgement it is.
+// First line of `inflight` with these flags, where nothing runs: it names the judge.
 std::string FirstLine(const std::vector<std::string>& flags) {
   std::vector<std::string> command{kDaemonPath, "inflight"};
   command.insert(command.end(), flags.begin(), flags.end());

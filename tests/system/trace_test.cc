@@ -107,8 +107,8 @@ void ExpectSame(const std::vector<const nlohmann::json*>& done,
                 std::vector<const TracedOperation*> traced, int64_t epoch_ns) {
   ASSERT_EQ(traced.size(), done.size());
   std::ranges::sort(traced, {}, &TracedOperation::start_ns);
-  // What has to be added to the GPU's clock, by each operation alone in its launch: the same for
-  // all, but for the drift.
+  // Offset of the GPU's clock, by each operation alone in its launch: equal for all, but for the
+  // drift.
   std::optional<std::pair<int64_t, int64_t>> first_offset;
   for (size_t i = 0; i < done.size(); ++i) {
     const nlohmann::json& operation = *done[i];

@@ -21,7 +21,7 @@ std::string NameOfLayout(const std::string& folder) {
   return folder == kRecordedWith12 ? "Layout12" : "Layout13";
 }
 
-// What a segment can hold of the ground truth, by communicator and rank.
+// Part of the ground truth that a segment can hold, by communicator and rank.
 json InSegments(const json& truth) {
   json communicators = json::object();
   for (const json& rank : truth["ranks"]) {
@@ -41,7 +41,7 @@ json InSegments(const json& truth) {
   return communicators;
 }
 
-// What the daemon of layout 1.2 finds in the segments of a directory.
+// Communicators that the daemon of layout 1.2 finds in the segments of a directory.
 json ReadByLayout12(const collector::ScratchDirectory& directory) {
   json communicators = json::object();
   for (const std::string& name : directory.Files(".seg")) {

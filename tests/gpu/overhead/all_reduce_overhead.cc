@@ -83,7 +83,7 @@ double Median(std::vector<BlockCost> costs, double BlockCost::*member) {
   return (*middle).*member;
 }
 
-// What our plugin has asked NCCL for, so that the empty one asks for the same.
+// Event mask that our plugin has set, so that the empty plugin sets the same.
 uint64_t MaskInForce(const std::string& segment_directory) {
   const auto snapshot = collector::Collector({.directories = {segment_directory}}).Snapshot();
   for (const collector::ProcessSnapshot& process : snapshot->processes) {

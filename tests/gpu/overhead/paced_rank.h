@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of an overhead measurement: a process that runs blocks of AllReduce on request, and
-// rests otherwise,
-// so that jobs with different plugins can take turns on the same GPUs.
+// rests otherwise, so that jobs with different plugins can take turns on the same GPUs.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +18,7 @@ struct Block {
   uint64_t is_captured = 0;  // 1: as replays of a captured graph of one AllReduce
 };
 
-// Of one operation, in nanoseconds.
+// Cost of one operation, in nanoseconds.
 struct BlockCost {
   double time_ns = 0;  // from the first call to the GPU's end
   double call_ns = 0;  // of the calling thread, CPU time in the calls

@@ -18,7 +18,7 @@ inline constexpr uint64_t kTicksNs = 64;
 // channel is lost.
 inline constexpr uint64_t kChannelSkewNs = 800 + kTicksNs;
 
-// What becomes of the operations that the fault does not get at.
+// Outcome of the operations that the fault does not affect.
 enum class Rest { kIsTimed, kMayBeUntimed };
 
 struct FaultRow {
@@ -34,7 +34,7 @@ struct FaultRow {
   uint64_t most_wrong = 0;
   const char* layout = "ladder";
   bool has_kernel_events = true;  // the plugin asks for them
-  // Of every communicator; nothing: any.
+  // Reason of every communicator; nothing: any.
   std::optional<TimingReason> timing_reason = {};
   // The job's end is that of all its operations: none is shown in flight then.
   bool ends_all = false;

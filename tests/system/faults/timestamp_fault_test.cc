@@ -72,7 +72,7 @@ int Asked(const char* variable, int standard) {
   return text == nullptr ? standard : std::atoi(text);
 }
 
-// Of all jobs of a row.
+// Figures of all jobs of a row.
 struct Figures {
   uint64_t operations = 0;
   uint64_t timed = 0;

@@ -92,7 +92,7 @@ class Attacks:
                 os.close(put(self.shared / f'copy-{path.name}', path.read_bytes()))
 
     def copies_in_another_pod(self):
-        """As above, first in time, alive, and with the name of a pod: the rules group without it."""
+        """Copies of the victims' segments, first in time, alive, and with the name of a pod: the rules group without it."""
         for path in self.victims_files():
             with contextlib.suppress(FileExistsError, OSError):
                 data = bytearray(path.read_bytes())

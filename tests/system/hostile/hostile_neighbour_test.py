@@ -110,7 +110,7 @@ def samples(text):
 
 
 def network_differences(scrape, communicator, uid):
-    """What is wrong of its network time: bytes and operations of each direction."""
+    """Faults of the communicator's network time: bytes and operations of each direction."""
     counted = []
     for direction, true in communicator['network'].items():
         if not isinstance(true, dict):
@@ -126,7 +126,7 @@ def network_differences(scrape, communicator, uid):
 
 
 def differences(scrape, truth, uid):
-    """What is missing or wrong of a user's job in a scrape. Series with another `uid` are of another user who claims its labels."""
+    """Faults and gaps of a user's job in a scrape. Series with another `uid` are of another user who claims its labels."""
     wrong = []
 
     def value(name, **wanted):
@@ -213,7 +213,8 @@ class HostileNeighbour(Attacks, unittest.TestCase):
             return samples(answer.read().decode())
 
     def trace_differences(self, truth):
-        """What /debug/trace lacks of the victim: each communicator of each rank once. Its operations have no GPU times here."""
+        """Differences of the victim in /debug/trace from the truth: each communicator of each rank is there once. Its operations have no GPU times
+        here."""
         with urllib.request.urlopen(f'http://127.0.0.1:{self.port}/debug/trace?last=10m', timeout=30) as answer:
             nodes = json.load(answer)['ncclExporterTrace']['nodes']
         found = sorted((communicator['comm'], communicator['rank']) for node in nodes for process in node['processes'] if process['uid'] == VICTIM
@@ -292,7 +293,7 @@ class HostileNeighbour(Attacks, unittest.TestCase):
         become(ATTACKER)
 
     def begin(self, attack):
-        """What is wrong with the attack itself."""
+        """Begins the attack; returns the problems of the attack itself."""
         problems = []
         if attack.before:
             holder = Attacker(self.become_attacker, attack.before, stays=attack.holds)

@@ -20,7 +20,7 @@ DURATION = '4'  # seconds
 CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x20000, 4096, 0x4000, 1 << 18
 # As run-nccl\\x2dexporter.mount.
 SHARED_FILE_SYSTEM = 'mode=1777,size=1g,nr_inodes=64k,nosuid,nodev,noexec'
-# What the daemon and the jobs may add to the node's file system meanwhile.
+# Bytes that the daemon and the jobs may add to the node's file system meanwhile.
 MOST_GROWTH_BYTES = 64 << 20
 
 
@@ -74,7 +74,7 @@ class HostileTenant(neighbour.HostileNeighbour):
         for directory in self.tenant, self.victim, self.bystander:
             directory.mkdir()
             directory.chmod(0o1777)
-        self.leaked = self.root / f'leaked{number}'  # what the attacker has got to know of the victim's segments
+        self.leaked = self.root / f'leaked{number}'  # facts about the victim's segments that the attacker has got
         self.leaked.mkdir()
 
     def remove_directories(self):

@@ -45,8 +45,8 @@ constexpr Cause kCauses[] = {
 class EveryCause : public NetworkJob,
                    public testing::WithParamInterface<std::tuple<Cause, Traffic>> {
  protected:
-  // Of one minute: the largest state of the operations that were timed, and of all. A minute may
-  // have no timed operation.
+  // States of one minute: the largest state of the operations that were timed, and of all. A minute
+  // may have no timed operation.
   struct Minute {
     std::optional<NetworkState> timed;
     NetworkState all{};

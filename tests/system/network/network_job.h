@@ -19,7 +19,7 @@ namespace nccl_exporter {
 class NetworkJob : public testing::Test {
  protected:
   using Options = std::vector<std::string>;
-  // Of a communicator: its id, as the ground truth has it, and the rank.
+  // Key of a communicator: its id, as the ground truth has it, and the rank.
   using Key = std::pair<std::string, int>;
 
   // Plays a job of the simulator to its end. Its segments replace those of the one before.

@@ -37,7 +37,7 @@ struct SegmentSums {
   uint64_t Lost(Loss loss) const { return losses[static_cast<size_t>(loss)]; }
 };
 
-// Of all segments in a folder. The jobs have ended.
+// Sums of all segments in a folder. The jobs have ended.
 SegmentSums ReadSegmentSums(const std::string& folder);
 
 }  // namespace nccl_exporter

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of this folder share: our programs in a folder of the test, and processes that end with it."""
+"""Processes of the tests of this folder: our programs in a folder of the test, and processes that end with it."""
 import contextlib
 import os
 import pathlib

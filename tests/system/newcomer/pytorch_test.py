@@ -25,7 +25,7 @@ API_OF_MINOR = {23: 1, 25: 2, 26: 3, 27: 4, 28: 5, 29: 6}
 OLD_RELEASES = 22304, 22501  # in no torch of the table; in containers
 # The reasons of a release whose kernels are timed; two of them are of this machine. And of one whose kernels are not.
 TIMED, UNTIMED = {'default', 'cpus_low', 'shared_memory_low'}, {'api_too_old', 'release_unsound'}
-# What torchrun 2.x sets in each process of one node.
+# Variables that torchrun 2.x sets in each process of one node.
 TORCHRUN = {'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': '29500', 'WORLD_SIZE': '2', 'LOCAL_WORLD_SIZE': '2', 'RANK': '%r', 'LOCAL_RANK': '%l',
             'GROUP_RANK': '0', 'ROLE_RANK': '%r', 'ROLE_NAME': 'default', 'ROLE_WORLD_SIZE': '2', 'TORCHELASTIC_RUN_ID': 'none',
             'TORCHELASTIC_RESTART_COUNT': '0', 'TORCHELASTIC_MAX_RESTARTS': '0', 'OMP_NUM_THREADS': '1'}

@@ -175,7 +175,7 @@ TEST_F(TraceDetailTest, WhatDoesNotFitIntoTheRingIsCountedAndNamed) {
       Read("trace.json.gz"), ReadTruth(Path("truth.json")),
       [&](const TracedCommunicator&, const TracedDetail& detail, const nlohmann::json&) {
         EXPECT_GT(detail.lost_parts, 10000u);
-        // Of 16 MiB.
+        // A ring of 16 MiB holds more than these.
         EXPECT_GT(detail.steps.size(), 200000u);
       });
   EXPECT_EQ(communicators, 1u);

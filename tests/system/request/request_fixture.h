@@ -118,7 +118,7 @@ class RequestTest : public testing::Test {
     EXPECT_EQ(fault, "");
     return nodes;
   }
-  // Of the communicators that have one, with what the job did on them.
+  // Visits the communicators that have a detail, with their part of the ground truth.
   template <typename Check>
   static size_t ForEachDetail(const std::vector<NodeTrace>& nodes, const nlohmann::json& truth,
                               const Check& check) {

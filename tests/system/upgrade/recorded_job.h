@@ -18,7 +18,7 @@ std::string Content(const std::string& path);
 
 // The segments of a job (folder and name), by rank.
 std::vector<std::string> RecordedSegmentsOf(const std::string& job);
-// The same as files of a directory.
+// Writes the segments of a job as files of a directory.
 void Unpack(const std::string& job, const collector::ScratchDirectory& directory);
 
 nlohmann::json TruthOf(const std::string& job);

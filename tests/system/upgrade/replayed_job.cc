@@ -147,7 +147,7 @@ class ReplayedSegment {
       }
       if (!block.started.empty()) blocks_.push_back(std::move(block));
     }
-    // What was in flight, and the completions, of another boot.
+    // Entries in flight and completions are of another boot.
     std::memset(base_ + functions_end, 0, slot + Word(kSlotBytesAt) - functions_end);
   }
 

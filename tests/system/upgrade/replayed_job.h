@@ -22,7 +22,7 @@ class ReplayedJob {
   ReplayedJob& operator=(const ReplayedJob&) = delete;
   ~ReplayedJob();
 
-  // How often the whole job was counted.
+  // Number of times that the whole job was counted.
   uint64_t rounds() const { return rounds_; }
   // Ends with the round. The segments stay locked: the processes live.
   void Stop();

@@ -26,7 +26,7 @@ using nlohmann::json;
 // Each daemon is scraped so often before the next one is started. Jobs run until then.
 constexpr int kScrapesOfADaemon = 20;
 
-// What a scrape says of the operations of a job. The daemon's own counters start with it.
+// Counters of the operations of a job in a scrape. The daemon's own counters start with it.
 class JobCounters {
  public:
   void ExpectNoneFell(const Exposition& scrape) {
