@@ -24,7 +24,7 @@ namespace {
 constexpr std::chrono::milliseconds kRefreshInterval = std::chrono::seconds(1);
 
 // After a change in a directory, further ones are gathered for this long: a job starts many
-// processes at once, and whoever makes files without end must not keep the thread busy.
+// processes at once, and a process that makes files without end must not keep the thread busy.
 constexpr std::chrono::milliseconds kGatherInterval{50};
 
 // Interval in which a recording looks for new communicators: the ring of one holds 512 operations.
@@ -38,7 +38,7 @@ constexpr std::chrono::milliseconds kLateDeliveries{100};
 // one does not end. Less than trace_ring::kGraceNs.
 constexpr std::chrono::seconds kLatestParts{3};
 
-// Between two parts of a listing: whoever waits for the lock gets it.
+// Pause between two parts of a listing: a thread that waits for the lock gets it.
 constexpr std::chrono::milliseconds kPauseBetweenParts{1};
 
 DetailWish WishOf(const DetailRequest& detail, int64_t begin_realtime_ns,

@@ -57,7 +57,7 @@ static_assert(IsInOrder(kSegmentErrors));
 constexpr std::string_view NameOf(SegmentError error) { return RowIn(kSegmentErrors, error).name; }
 
 // Owners of files that errors are counted by; those of further users are counted together. A node
-// has few users, and whoever makes files under many ids must not make series without end.
+// has few users, and a process that makes files under many ids must not make series without end.
 inline constexpr size_t kMaxTroubledUsers = 32;
 
 // One cause of errors and one owner of files: how many, and the latest file.

@@ -239,7 +239,7 @@ template <bool kHasTimeStamp>
   if (communicator == nullptr || channel >= Handle::kMaxChannels)
     return RefuseChannel(handle, channel);
   if (communicator->source() == TimingSource::kProxy)
-    return nullptr;  // the mask was changed by someone else
+    return nullptr;  // another program changed the mask
   if constexpr (!kHasTimeStamp) gpu_ns = NowNs();
   if (!communicator->parts().StartChannel(handle.Ticket(), channel, gpu_ns)) return nullptr;
   return handle.OfChannel(channel).Pointer();

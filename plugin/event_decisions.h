@@ -42,7 +42,7 @@ class EventDecisions {
 
 inline const char* ProcessEnvironment(const char* name) { return std::getenv(name); }
 
-// 0 where it cannot be told: no memory to rely on.
+// 0 where it is not known: no memory to rely on.
 inline uint64_t SharedMemoryFreeBytes() {
   struct statvfs file_system {};
   if (statvfs("/dev/shm", &file_system) != 0) return 0;

@@ -35,7 +35,7 @@ class HostAnnouncements {
                         (launch_blocking[0] == '0' && launch_blocking[1] == '\0');
     if (!is_off) are_possible_.store(true, std::memory_order_relaxed);
   }
-  // A call is being captured, or somebody else has changed the event mask: calls may have been
+  // A call is being captured, or another program has changed the event mask: calls may have been
   // captured that were not announced.
   void SetPossible() { are_possible_.store(true, std::memory_order_relaxed); }
   bool ArePossible() const { return are_possible_.load(std::memory_order_relaxed); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Zeroed memory that is not the heap's. Touched at once, so that no callback waits for a page. A
-// forked child has none of it: otherwise each page would be copied at the parent's next write.
+// forked child does not have it: otherwise each page would be copied at the parent's next write.
 // Under the process's lock.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Watch over the event masks of communicators, one of each copy of libnccl, against a change by
-// somebody else: NCCL's RAS client can, from 2.31 on. Any thread may look; masks are watched under
-// the process's lock.
+// another program: NCCL's RAS client can, from 2.31 on. Any thread may look; masks are watched
+// under the process's lock.
 //
 // A mask belongs to a copy of libnccl that may be unloaded after its last communicator was
 // finalized. The watch ends at finalize, and no callback of a communicator comes after it.
@@ -28,7 +28,7 @@ class MaskWatch {
     return masks_[slot].mask.load(std::memory_order_relaxed) == mask;
   }
 
-  // The communicator's mask, if somebody else has changed it; else nullptr. Its address is loaded
+  // The communicator's mask, if another program has changed it; else nullptr. Its address is loaded
   // once, for another thread may end the watch meanwhile.
   const int* Overridden(uint32_t slot) const {
     const int* const mask = masks_[slot].mask.load(std::memory_order_relaxed);

@@ -78,7 +78,7 @@ void Process::ClearInChild() {
 // Start.
 
 // The first communicator of the process makes the segment. Where that fails, NCCL runs as without a
-// plugin: the reason stands in its log once, and every later call returns at once.
+// plugin: its log has the reason once, and every later call returns at once.
 void Process::Start(const InitRequest& request) {
   mode_ = Mode::kOff;
   options_ = ReadOptions(ProcessEnvironment);
@@ -129,7 +129,7 @@ void Process::Start(const InitRequest& request) {
 }
 
 // One slot that all communicators share for which there is no other: their sums stay right, and
-// they cannot be told apart.
+// they cannot be distinguished.
 void Process::OpenOverflow() {
   const uint32_t overflow = segment_.overflow_slot();
   if (!communicators_.Prepare(segment_, overflow)) return;
@@ -285,7 +285,7 @@ void Process::CountLoss(Loss loss) {
     AddRelaxed(segment_.header()->losses[static_cast<uint8_t>(loss)], 1);
 }
 
-// Before API v4 the communicator is not known at init: its first event tells, once.
+// Before API v4 the communicator is not known at init: its first event identifies it, once.
 void Process::LearnIdentity(uint32_t index, uint64_t communicator_id, int rank) {
   if (!communicators_.TakeIdentity(index)) return;
   communicators_.InSlot(index)->LearnRank(rank);

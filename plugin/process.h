@@ -63,7 +63,7 @@ class Process {
   void CountLoss(Loss loss);
   // API v1 to v3: the communicator's identity comes with its first operation, not by init.
   [[gnu::cold]] void LearnIdentity(uint32_t slot, uint64_t communicator_id, int rank);
-  // Ends kernel timing where somebody else has changed the mask: NCCL's host has stopped or begun
+  // Ends kernel timing where another program has changed the mask: NCCL's host has stopped or begun
   // to count. Once for each change, and then over all slots.
   void CheckMask(uint32_t slot) {
     if (const int* mask = mask_watch_.Overridden(slot)) NoteMaskOverride(mask);

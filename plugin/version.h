@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugin's own version, as it stands in the segment's header.
+// The plugin's own version, as the segment's header has it.
 #pragma once
 
 namespace nccl_exporter::plugin {

@@ -108,7 +108,7 @@ struct Rank {
   ArrivalMatcher::Member* member = nullptr;
   bool is_honest = true;
   uint64_t written = 0;  // newest ticket
-  uint64_t seen = 0;     // newest that was told
+  uint64_t seen = 0;     // newest that was reported
   uint64_t taken = 0;    // operations, since it was added to the matcher
 };
 
@@ -206,8 +206,8 @@ class Player {
     CheckedCounts(rank);
   }
 
-  // Every operation is told once, in order and as it was written, or counted as lost, or left for
-  // the next look. What was there before the first look is not ours to lose.
+  // Every operation is reported once, in order and as it was written, or counted as lost, or left
+  // for the next look. What was there before the first look is not ours to lose.
   void CheckHonest(Rank& rank, size_t number, uint64_t written_before, uint64_t lost) {
     uint64_t last = rank.seen;
     for (const CompletedOperation& told : operations_) {

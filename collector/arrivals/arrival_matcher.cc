@@ -117,7 +117,7 @@ ArrivalMatcher::ArrivalMatcher() = default;
 ArrivalMatcher::~ArrivalMatcher() = default;
 
 // A number that stands twice belongs to two jobs with one communicator's hash, or to a restart
-// whose former process is not gone yet. Nothing tells which completion belongs to which.
+// whose former process is not gone yet. Nothing shows which completion belongs to which.
 void ArrivalMatcher::Judge(Group& group) {
   std::vector<uint64_t> ranks;
   group.pairs.clear();

@@ -46,7 +46,7 @@
 namespace nccl_exporter::collector {
 
 // An operation waits for so long for the other ranks to have it: the plugin may take a second to
-// tell that it is over.
+// report that it is over.
 inline constexpr uint64_t kPartnerPatienceNs = 2'000'000'000;
 
 // So many operations of one communicator wait at a time: 20 times what is under way at 10,000 a

@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t kFirstApiWithCalls = 5;  // before, a call is announced after the launch
 
-// The part of a slot that tells whose it is.
+// The part of a slot that identifies its communicator.
 struct SlotIdentity {
   static constexpr size_t kBytes = offsetof(layout::CommunicatorSlot, functions);
   alignas(uint64_t) std::array<std::byte, kBytes> bytes{};
@@ -43,7 +43,7 @@ struct SlotIdentity {
   }
 };
 
-// `job`: the communicator's key as far as the process tells it.
+// `job`: the communicator's key as far as the process has it.
 LocalRank RankOf(const SlotIdentity& slot, CommunicatorKey job) {
   job.id = slot.Word(offsetof(layout::CommunicatorSlot, communicator_id));
   job.ranks = slot.Word(offsetof(layout::CommunicatorSlot, ranks));
@@ -135,8 +135,8 @@ void ArrivalObserver::Discover(const SegmentLooks& looks, const Moment& now,
   matcher_.Expire(static_cast<uint64_t>(now.monotonic_ns));
 }
 
-// In the overflow slot communicators cannot be told apart. Of each user as many slots are tried as
-// there are rings: one without a ring is read at each look.
+// In the overflow slot communicators cannot be distinguished. Of each user as many slots are tried
+// as there are rings: one without a ring is read at each look.
 void ArrivalObserver::MeetSlots(const FileKey& key, const SegmentLook& look) {
   if (!look.slots.process) return;
   const uint64_t uid = look.slots.process->uid;

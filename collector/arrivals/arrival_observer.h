@@ -27,9 +27,9 @@ namespace nccl_exporter::collector {
 inline constexpr std::chrono::milliseconds kRingReadInterval{20};
 
 // A user's communicators that have begun to work ask for discovery at most so often, and a few
-// times in a row: whoever claims communicators without end makes us look at all segments each time,
-// every 20 ms. Others wait for the collector's next look, a second at most; a ring keeps what is
-// completed meanwhile, up to its size.
+// times in a row: a process that claims communicators without end would make us look at all
+// segments each time, every 20 ms. Others wait for the collector's next look, a second at most; a
+// ring keeps what is completed meanwhile, up to its size.
 inline constexpr std::chrono::milliseconds kAskInterval{250};
 inline constexpr int64_t kAsksInARow = 4;
 
@@ -37,7 +37,8 @@ inline constexpr int64_t kAsksInARow = 4;
 // initialization is collective. So a communicator is matched only once all files are known that
 // were there when an operation was seen in its rings: then every rank is known.
 //
-// Counts stay as long as the segment is followed and the slot is not claimed anew. Not thread-safe.
+// Counts stay as long as the segment is followed and the slot is not claimed again. Not
+// thread-safe.
 class ArrivalObserver {
  public:
   // By how much CLOCK_MONOTONIC has been slewed ahead of the crystal that drives it,

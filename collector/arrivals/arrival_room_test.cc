@@ -94,8 +94,8 @@ TEST_F(ArrivalRoomTest, SlotsThatFindNoRingCostNoMoreThanThereAreRings) {
                 (kMaxRings + 100) * 2 * offsetof(layout::CommunicatorSlot, functions));
 }
 
-// Regression: whoever claimed a communicator anew after each look made the collector look at all
-// segments every 20 ms.
+// Regression: a process that claimed a communicator again after each look made the collector look
+// at all segments every 20 ms.
 TEST_F(ArrivalRoomTest, AUserAsksForDiscoveryOnlySoOftenAndDelaysNobodyElse) {
   Start(0);
   Start(1);

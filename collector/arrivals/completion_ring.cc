@@ -48,8 +48,8 @@ bool CompletionRing::Copy(const SegmentSource& source, size_t first, std::span<E
   return source.Read(offset_ + first * sizeof(Entry), bytes) == static_cast<ssize_t>(bytes.size());
 }
 
-// The first ticket stands in the first entry, which may just be written again, but then the second
-// is not.
+// The first ticket is in the first entry, which may just be written again, but then the second is
+// not.
 bool CompletionRing::HasBegun(const SegmentSource& source) const {
   std::array<Entry, 2> entries{};
   return Copy(source, 0, entries) && (TicketOf(entries[0]) != 0 || TicketOf(entries[1]) != 0);

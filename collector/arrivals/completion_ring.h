@@ -20,7 +20,7 @@
 
 namespace nccl_exporter::collector {
 
-// An operation that was timed, as the plugin tells it; any number is possible.
+// An operation that was timed, as the plugin reports it; any number is possible.
 struct CompletedOperation {
   uint64_t ticket = 0;  // 1 + number of the completion on its communicator
   uint64_t function_and_sequence =

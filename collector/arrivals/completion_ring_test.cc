@@ -137,7 +137,7 @@ TEST_F(CompletionRingTest, TakesNoEntryThatChangesWhileItIsCopied) {
   Complete(1, 4);
   Read();
   Complete(5, 8);
-  const MovingSource source(writer_, [&] {  // the entry of ticket 7 is written anew
+  const MovingSource source(writer_, [&] {  // the entry of ticket 7 is written again
     writer_.PutWord(writer_.CompletionAt(0, 6), 0);
     writer_.PutWord(writer_.CompletionAt(0, 6) + 16, 4711);
   });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells in which directories files have come or gone, by inotify. It may be unavailable (its
-// instances are limited per user) and it cannot see everything, such as a mount over the path:
-// whoever uses it looks for itself from time to time.
+// Watch of directories for files that come or go, by inotify. It may be unavailable (its instances
+// are limited per user) and it cannot see everything, such as a mount over the path: its user has
+// to look from time to time.
 #pragma once
 
 #include <sys/inotify.h>

@@ -34,7 +34,7 @@ inline std::optional<char> ProcessState(std::string_view stat) {
 }
 
 // Finds the process that holds the write lock. `descriptor` may be read-only. If the file system
-// cannot tell, the writer is taken for alive: nothing of it is lost then. Locks of the calling
+// does not know, the writer is taken for alive: nothing of it is lost then. Locks of the calling
 // process itself are not seen.
 inline Writer FindWriter(int descriptor) {
   struct flock lock {};
@@ -66,7 +66,7 @@ inline int64_t MonotonicOffset(const std::string& text) {
 
 // Distance by which the writer's CLOCK_MONOTONIC, as it was just found, is ahead of ours: they
 // differ in a time namespace. Nothing if there is no writer, or /proc does not show it. The file
-// tells the offset of the process's children, which is that of the process unless it has made a
+// has the offset of the process's children, which is that of the process unless it has made a
 // namespace for them.
 inline std::optional<int64_t> ClockOffsetOf(const Writer& writer) {
   if (writer.pid == 0) return std::nullopt;

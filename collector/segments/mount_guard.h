@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MountGuard, looks at names and opens them without leaving the mount of their directory. Whoever
-// may write to a directory may mount a file system of his own there (FUSE), and one that never
+// MountGuard, looks at names and opens them without leaving the mount of their directory. A user
+// who may write to a directory may mount a file system of his own there (FUSE), and one that never
 // answers would hold us for as long. No call here waits for it.
 #pragma once
 
@@ -52,7 +52,7 @@ class MountGuard {
   }
 
  private:
-  // `mount` is 0 where the kernel does not tell it (before 5.8).
+  // `mount` is 0 where the kernel does not report it (before 5.8).
   static bool Statx(int directory, const char* name, int flags, struct stat& status,
                     uint64_t& mount) {
     flags |= AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;

@@ -58,7 +58,7 @@ void Segment::Observe(const Moment& now, std::chrono::nanoseconds retention) {
 uint64_t Segment::KeepLastState(const ReadTerms& terms, const FileErrors& errors) {
   if (is_alive()) return 0;
   // The lock was gone before this read begins: nothing is written any more, unless the lock was
-  // lost, or somebody copies a file into its place.
+  // lost, or another program copies a file into its place.
   const FileStamp stamp = Stamp();
   const bool is_new = !exit_monotonic_ns_ || read_stamp_ != stamp;
   if ((is_new || IsReadDue(terms)) && !IsReadRecently(terms)) {
@@ -108,9 +108,9 @@ void Segment::Take(SegmentRead read, const FileStamp& stamp, const ReadTerms& te
   if (read_.fault) Count(read_.fault->error, read_.fault->detail, stamp, errors);
 }
 
-// The end of a writer that we saw alive is now. Of one that had ended before we came, the file
-// tells the last sign of life: so a restarted collector goes on with the retention time instead of
-// beginning it anew.
+// The end of a writer that we saw alive is now. Of one that had ended before we came, the file has
+// the last sign of life: so a restarted collector goes on with the retention time instead of
+// beginning it again.
 void Segment::NoteExit(const FileStamp& stamp, const Moment& now) {
   const int64_t last_sign_ns =
       std::max(read_.last_sign_of_life_realtime_ns, stamp.modified_realtime_ns);

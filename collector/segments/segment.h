@@ -136,8 +136,8 @@ class Segment {
   int64_t activity_monotonic_ns_ = 0;
   std::optional<int64_t> grown_monotonic_ns_;
   pid_t clock_pid_ = 0;          // whose clock it is
-  int64_t clock_offset_ns_ = 0;  // as the kernel tells
-  int64_t ahead_ns_ = 0;         // as the times in the file tell, beside it
+  int64_t clock_offset_ns_ = 0;  // as the kernel reports
+  int64_t ahead_ns_ = 0;         // as the times in the file show, beside it
   // Times of creation that were in the future, by slot and generation: they stay where they were
   // put first. The clock of the node was set back.
   std::map<std::pair<uint32_t, uint64_t>, int64_t> created_realtime_ns_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Directory access. Every path is looked up anew, so that no descriptor keeps a file system busy.
+// Directory access. Every path is looked up again, so that no descriptor keeps a file system busy.
 #include "collector/segments/segment_directory.h"
 
 #include <fcntl.h>

@@ -88,7 +88,7 @@ class SegmentDirectory {
   void RemoveIfEmpty() const;
 
   // Unlinks `name` if it is still the regular file `key`. False if that failed, and errno says why;
-  // it is well if somebody else was faster.
+  // it is well if another process was faster.
   bool Unlink(const std::string& name, const FileKey& key) const;
 
  private:
@@ -101,10 +101,10 @@ class SegmentDirectory {
   std::optional<uint64_t> owner_;
 };
 
-// The private directories of users that `pattern` stands for: a path that ends with "-*", where the
-// users' numbers stand in the place of "*". Only those that belong to the user of their number, are
-// no links, and that nobody else writes to; at most `limit` in `found`. Goes on through `names` as
-// List() does; false while there are more.
+// The private directories of users that `pattern` stands for: a path that ends with "-*", with a
+// user's number in place of "*". Only those that belong to the user of their number, are no links,
+// and that nobody else writes to; at most `limit` in `found`. Goes on through `names` as List()
+// does; false while there are more.
 bool FindPrivateDirectories(const std::string& pattern, DirectoryNames& names, int64_t& effort,
                             size_t limit, std::vector<SegmentDirectory>& found);
 

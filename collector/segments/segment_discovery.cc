@@ -59,8 +59,9 @@ void SegmentTable::Discover(const Moment& now) {
   DiscoverMore(now);
 }
 
-// A change that the kernel has told is followed at once, unless there are so many names that their
-// owner could keep us busy with them: `names`, of the directory or of all subdirectories of a user.
+// A change that the kernel has reported is followed at once, unless there are so many names that
+// their owner could keep us busy with them: `names`, of the directory or of all subdirectories of a
+// user.
 bool SegmentTable::MustList(const Directory& directory, int64_t names, const Moment& now) const {
   if (!directory.begun_monotonic_ns) return true;
   const int64_t age_ns = now.monotonic_ns - directory.ended_monotonic_ns;
@@ -94,7 +95,7 @@ bool SegmentTable::IsDiscovering() const {
          });
 }
 
-// Up to which time every segment that was made is known. Where the kernel tells changes, that is
+// Up to which time every segment that was made is known. Where the kernel reports changes, that is
 // now.
 int64_t SegmentTable::KnownUntil(const Moment& now) const {
   int64_t until_ns = now.monotonic_ns;

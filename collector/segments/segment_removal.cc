@@ -73,8 +73,8 @@ void SegmentTable::RemoveSetAside(const Moment& now) {
   }
 }
 
-// The communicators in which living ranks wait. Their segments are read for it, those of users who
-// have somebody dead whose time is over.
+// The communicators in which living ranks wait. Their segments are read for it, those of users with
+// a dead process whose time is over.
 void SegmentTable::FindWaiting(const Moment& now) {
   std::set<uint64_t> users;
   for (const auto& [key, followed] : segments_) {

@@ -71,7 +71,7 @@ void SegmentTable::OnSubdirectory(Directory& directory, const std::string& name,
 }
 
 // Kubelet makes the directory of a subPath with the permissions of the directory around it, but
-// without the sticky bit: whoever may write to it could remove others' files.
+// without the sticky bit: any user who may write to it could remove others' files.
 void SegmentTable::PrepareSubdirectory(int descriptor) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0 || !IsTrusted(status.st_uid)) return;

@@ -46,8 +46,8 @@ inline constexpr std::chrono::seconds kRescanInterval{10};
 inline constexpr int64_t kNamesPerPart = 1024;
 inline constexpr int64_t kNamesPerOpen = 16;
 
-// Where somebody fills a directory, the next listing of it begins 50 us after the end of the last
-// for each of its names, so that listing takes a few per cent of a core; jobs do not have so many.
+// Where a user fills a directory, the next listing of it begins 50 us after the end of the last for
+// each of its names, so that listing takes a few per cent of a core; jobs do not have so many.
 inline constexpr int64_t kNamesAtEase = 4096;
 inline constexpr std::chrono::microseconds kRestPerName{50};
 
@@ -89,9 +89,9 @@ inline constexpr std::chrono::seconds kWaitsAfter{10};
 inline constexpr std::chrono::seconds kWaitersInterval{5};
 inline constexpr std::chrono::hours kLongestWait{24};
 
-// Room is shared by user, the owner of the file as the kernel tells us. A user may follow
-// kMaxSegmentsPerUser segments; where the table is full, whoever has the most gives way to whoever
-// has less, so that each gets an equal share or what he needs. Of one user's segments, those whose
+// Room is shared by user, the owner of the file as the kernel reports it. A user may follow
+// kMaxSegmentsPerUser segments; where the table is full, the user with the most gives way to one
+// with less, so that each gets an equal share or what he needs. Of one user's segments, those whose
 // lock is held come first. Communicators of a snapshot are shared in the same way; of one user's,
 // by communicator and not by file (room_shares.h).
 //
@@ -131,7 +131,7 @@ class SegmentTable {
 
   NodeSnapshot Snapshot(const Moment& now) { return Read(Refresh(now), now); }
 
-  // Readable when Discover() has something to look at; -1: cannot tell.
+  // Readable when Discover() has something to look at; -1: not known.
   int wakeup_descriptor() const { return watch_.descriptor(); }
 
  private:
@@ -258,7 +258,8 @@ class SegmentTable {
   std::map<uint64_t, size_t> followed_of_;   // by user
   std::map<uint64_t, size_t> set_aside_of_;  // by user
   std::map<uint64_t, size_t> removals_;      // by user, in the latest Look()
-  // Communicators in which a living rank waits; looked for while somebody dead is over.
+  // Communicators in which a living rank waits; looked for while the time of a dead process is
+  // over.
   std::set<CommunicatorKey> waiting_;
   std::optional<int64_t> waiting_monotonic_ns_;
   SegmentErrorCounts errors_;

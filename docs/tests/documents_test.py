@@ -156,12 +156,16 @@ class WordingOfComments(unittest.TestCase):
         return [line for line, _ in wording.source_findings(name, text)]
 
     def test_finds_beginnings_without_a_subject(self):
-        for beginning in ('Of', 'The same', 'Same', 'As above', 'See above', 'Like above', 'And', 'But', 'What', 'Who', 'Whoever', 'How', 'Which'):
+        for beginning in ('Of', 'The same', 'Same', 'As above', 'See above', 'Like above', 'And', 'But', 'What', 'Who', 'How', 'Which'):
             with self.subTest(beginning):
                 self.assertEqual([2], self.lines(f'int a;\n// {beginning} the rank.\n// Seconds.\nint b;\n'))
                 self.assertEqual([2], self.lines(f'pass\n# {beginning.lower()} the rank\n', 'a.py'))
                 self.assertEqual([2], self.lines(f'#!/bin/sh\n# {beginning} the rank\n', 'tools/a'))
         self.assertEqual([], self.lines('// Offsets, samesides, buttons and androids.\n// Of what?\n'))
+
+    def test_finds_avoided_words(self):
+        self.assertEqual([1, 3], self.lines('// A rank. It is told.\nint a;\nint b;  // runs for ever\n'))
+        self.assertEqual([1], self.lines('true  # Begins anew.\n', 'a.sh'))
 
     def test_lets_a_comment_behind_code_continue_it(self):
         self.assertEqual([], self.lines('int size;  // of the header\nint more;  // and its words\n'))

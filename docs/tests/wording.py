@@ -30,7 +30,7 @@ AVOIDED_RE = re.compile(r'\b(?:' + '|'.join(f'({pattern})' for pattern in AVOIDE
 RELATIVE_START = re.compile(r'(?:Who|What|Whoever|Where)\b')
 
 # A comment is read alone: in a tooltip, a diff, a search. One that begins like this leaves out its subject.
-WITHOUT_SUBJECT = re.compile(r'(?:(?:The )?same|(?:As|See|Like) above|Of|And|But|What|Who|Whoever|How|Which)\b', re.IGNORECASE)
+WITHOUT_SUBJECT = re.compile(r'(?:(?:The )?same|(?:As|See|Like) above|Of|And|But|What|Who|How|Which)\b', re.IGNORECASE)
 # The subject of a comment behind code is that code: "int size;  // of the header".
 CONTINUES_CODE = re.compile(r'(?:of|and|but)\b')
 
@@ -38,6 +38,12 @@ COLUMNS = 100  # as in .clang-format
 # The formatter cuts a line that is too long, and leaves the rest alone on the next one. A line that ends earlier by choice is no such scar.
 LEAST_ROOM = 10  # columns that are still free after the next line's first word
 ITEM = re.compile(r'\s*(?:[-*|+] |\d+\. )')
+
+
+def _avoided_words(sentence):
+    for match in AVOIDED_RE.finditer(sentence):
+        instead = list(AVOIDED.values())[match.lastindex - 1]
+        yield f'"{match.group()}", write {instead}: {sentence}'
 
 
 def findings(text):
@@ -51,9 +57,7 @@ def findings(text):
                 yield number, f'{words} words in a sentence: {sentence}'
             if kind in ('paragraph', 'item') and RELATIVE_START.match(sentence) and not sentence.rstrip(')*').endswith('?'):
                 yield number, f'begins with {sentence.split()[0]}: {sentence}'
-            for match in AVOIDED_RE.finditer(sentence):
-                instead = list(AVOIDED.values())[match.lastindex - 1]
-                yield number, f'"{match.group()}", write {instead}: {sentence}'
+            yield from ((number, finding) for finding in _avoided_words(sentence))
 
 
 def _indent(line):
@@ -93,6 +97,8 @@ def source_findings(name, text):
         match = WITHOUT_SUBJECT.match(words)
         if match and not words.endswith('?') and not (comment.is_trailing and CONTINUES_CODE.match(words)):
             yield comment.line, f'begins with {match.group()}: {words}'
+        for sentence in markdown.sentences(words):
+            yield from ((comment.line, finding) for finding in _avoided_words(sentence))
         if is_cpp:
             yield from _broken_lines(comment, lines)
     for number, before, next_word in comments.split_literals(text) if is_cpp else ():

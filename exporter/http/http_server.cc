@@ -67,7 +67,7 @@ struct RequestInProgress {
   bool is_ambiguous = false;
   bool is_announced = false;
   bool is_answered = false;
-  bool is_given_up = false;  // for want of memory
+  bool is_given_up = false;  // because there was no memory
 };
 
 // Calls `visit` with the name and the value of each header, or of each parameter of the query,

@@ -98,8 +98,8 @@ class HttpServer {
   // addresses are closed.
   void Stop();
 
-  // Cuts the answer that has been sent the longest, for want of memory for another one. False if
-  // none is being sent. Any thread.
+  // Cuts the answer that has been sent the longest, because there is no memory for another one.
+  // False if none is being sent. Any thread.
   bool GiveWay();
 
   // Where it listens, in the order of the addresses.

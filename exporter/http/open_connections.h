@@ -32,8 +32,8 @@ struct OpenConnection {
   std::optional<Refusal> gave_way = {};    // to another one: because of which limit
 };
 
-// Connections are cut by shutdown() of their sockets: whoever reads or writes finds them closed by
-// their peer. Safe to use from any thread; of one connection, one thread at a time.
+// Connections are cut by shutdown() of their sockets: a thread that reads or writes finds them
+// closed by their peer. Safe to use from any thread; of one connection, one thread at a time.
 class OpenConnections {
  public:
   struct Limits {

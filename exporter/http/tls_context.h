@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TLS as the web configuration wants it, for every connection anew: certificates rotate without a
-// restart.
+// TLS as the web configuration wants it, read again for every connection: certificates rotate
+// without a restart.
 #pragma once
 
 #include <gnutls/gnutls.h>
@@ -19,7 +19,7 @@ using TlsConfigSource = std::function<TlsConfig()>;
 
 class TlsContext {
  public:
-  // Reads configuration and files for the first time; what is wrong stands in `error`, one line.
+  // Reads configuration and files for the first time; a fault is put into `error`, one line.
   TlsContext(TlsConfigSource source, std::string& error);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;

@@ -36,7 +36,7 @@ class TlsServingTest : public testing::Test {
     Write("server.pem", issued.certificate);
     Write("server.key", issued.key);
   }
-  // Somebody with a certificate of that authority.
+  // A client with a certificate of that authority.
   static ClientTls Client(const TestAuthority& authority,
                           const std::vector<std::string>& names = {"DNS:prometheus"},
                           TestAuthority::Use use = TestAuthority::Use::kAnything) {

@@ -216,8 +216,8 @@ bool IsBcrypt(const std::string& hash) {
   return std::regex_match(hash, kBcrypt);
 }
 
-// A hash that is too dear is refused here: each request with a password would hold a thread for
-// seconds.
+// A hash that is too expensive is refused here: each request with a password would hold a thread
+// for seconds.
 void ReadUsers(const YAML::Node& value, Reading& reading) {
   constexpr int kMinCost = 4;
   if (!value.IsMap()) throw ConfigError(value, "basic_auth_users is not a map");
@@ -258,7 +258,7 @@ std::string Content(const std::string& path, std::string& error) {
   }
   std::string content(kWebConfigLimitBytes + 1, '\0');
   file.read(content.data(), static_cast<std::streamsize>(content.size()));
-  // One byte more than may be tells a file that is too large from one that just fits.
+  // One byte more than may be distinguishes a file that is too large from one that just fits.
   content.resize(static_cast<size_t>(file.gcount()));
   if (file.bad()) error = path + ": cannot be read";
   if (content.size() > kWebConfigLimitBytes)

@@ -18,7 +18,7 @@ namespace nccl_exporter::exporter {
 // each.
 inline constexpr size_t kWebConfigLimitBytes = size_t{1} << 20;
 
-// One check at this cost takes 4 s: whoever asks for more locks everybody out.
+// One check at this cost takes 4 s: a higher cost locks all users out.
 inline constexpr int kMaxBcryptCost = 16;
 
 enum class ClientAuth : uint8_t { kNone, kRequest, kRequireAny, kVerifyIfGiven, kRequireAndVerify };
@@ -54,7 +54,7 @@ struct WebConfig {
   std::map<std::string, std::string> users;  // name -> bcrypt hash; empty: nobody is asked
 };
 
-// Reads a configuration. Relative paths in it are relative to `directory`. What is wrong stands in
+// Reads a configuration. Relative paths in it are relative to `directory`. A fault is put into
 // `error`, one line; then the result means nothing. Files that it names are not looked at.
 WebConfig ParseWebConfig(std::string_view yaml, const std::string& directory, std::string& error);
 

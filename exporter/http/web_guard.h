@@ -17,7 +17,7 @@ namespace nccl_exporter::exporter {
 // Safe to use from any thread.
 class WebConfigFile {
  public:
-  // Reads the file for the first time; what is wrong stands in `error`, one line.
+  // Reads the file for the first time; a fault is put into `error`, one line.
   WebConfigFile(std::string path, std::string& error);
 
   // Returns the configuration in the file, which every call reads again. If the file has become

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The name that somebody may have meant. Pure functions, for any thread.
+// The name that a user may have meant. Pure functions, for any thread.
 #pragma once
 
 #include <algorithm>

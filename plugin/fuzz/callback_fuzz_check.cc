@@ -15,8 +15,8 @@
 // For each slot: nothing is shown in flight once it is closed; what is shown stands at its place.
 //
 // Conservation. At any moment of quiet, an operation that was counted is in exactly one state:
-//   completed, shown in flight, never followed by its nature (overflow slot), not followed for want
-//   of room (one in_flight_full or concurrent_start), given up by finalize (one
+//   completed, shown in flight, never followed by its nature (overflow slot), not followed because
+//   there was no room (one in_flight_full or concurrent_start), given up by finalize (one
 //   incomplete_at_finalize), or in flight without any part when its communicator was finalized: by
 //   copy engine, or, where proxy operations are the source of timing, possibly without crossing the
 //   network, so that it is neither complete nor a loss ("unseen").
@@ -268,7 +268,7 @@ void Session::Check() {
   for (const std::unique_ptr<Member>& member : members_) CheckMember(*member);
   CheckOverflow();
   CheckLosses();
-  // Their slots may be claimed anew from now on. Those without a slot of their own are kept as
+  // Their slots may be claimed again from now on. Those without a slot of their own are kept as
   // contexts only.
   std::erase_if(members_,
                 [](const std::unique_ptr<Member>& member) { return member->is_gone.load(); });

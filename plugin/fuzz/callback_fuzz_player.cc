@@ -303,7 +303,7 @@ void Player::StepAsUser() {
   Member* member = berth.member.load();
   if (member == nullptr) return;
   if (move < 9) return PlayCopy(*member);
-  // Communicators in the overflow slot share what tells captures apart.
+  // Communicators in the overflow slot share the state that distinguishes captures.
   if (move < 12 && is_owner && (role_.IsAlone() || !member->is_overflow))
     return PlayCapture(*member, false);
   PlayLaunch(*member, is_owner);

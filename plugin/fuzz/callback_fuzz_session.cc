@@ -88,8 +88,8 @@ std::vector<uint64_t> Session::States() const {
   return states;
 }
 
-// Where init has put the communicator: named by its id, or, where init tells none, new since
-// before.
+// The slot into which init has put the communicator: named by its id, or, where init has none, new
+// since before.
 bool Session::FindSlot(Member& member, const Introduction& introduction,
                        const std::vector<uint64_t>& states_before) const {
   for (uint32_t i = 0; i < kSlots; ++i) {

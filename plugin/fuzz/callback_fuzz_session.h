@@ -126,13 +126,13 @@ class Session {
   // Mapped after the first init, which is raced for.
   std::atomic<const layout::SegmentHeader*> header_{nullptr};
   std::once_flag is_mapped_;
-  std::mutex nameless_;  // held by inits that tell no id
+  std::mutex nameless_;  // held by inits without an id
   std::array<Slot, kBerths> berths_;
   std::mutex members_lock_;
   std::vector<std::unique_ptr<Member>> members_;
   std::array<std::atomic<void*>, 64> former_{};
   Tally former_count_{0};
-  Tally id_{1000};  // beyond those that first operations tell
+  Tally id_{1000};  // beyond those of first operations
   Tally overflow_contexts_{0};
   Tally unseen_bound_{0};
   Account overflow_;

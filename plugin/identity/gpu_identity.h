@@ -37,7 +37,7 @@ GpuIdentity AskDriver(const CudaDriver& driver, const char* (*get)(const char* n
 bool SeesAllGpus(const char* (*get)(const char* name));
 
 // Entry `ordinal` of a list of numbers ("3,1,0"), `ordinal` itself for nullptr or an empty list, -1
-// if that cannot be told.
+// if that is not known.
 int NodeIndex(const char* visible_devices, int ordinal);
 
 // Writes the prefix and the 16 bytes in the usual groups.

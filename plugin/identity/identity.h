@@ -27,8 +27,8 @@ struct LocalRanks {
 };
 
 // The launcher's processes per node (torchrun, Slurm, Open MPI), or the ranks per node of a
-// communicator where these are more: a process may hold several ranks. Where no launcher tells, a
-// communicator with one rank per node says nothing of the job's others; then and where nothing is
+// communicator where these are more: a process may hold several ranks. Where no launcher shows it,
+// a communicator with one rank per node says nothing of the job's others; then and where nothing is
 // known it is 8, the usual number of GPUs.
 LocalRanks FindLocalRanks(const char* (*get)(const char* name), int ranks = 0, int nodes = 0);
 

@@ -17,7 +17,7 @@ struct PolicyInput {
   int nccl_version = 0;  // as ncclGetVersion reports it; 0: unknown
   KernelTiming kernel_timing = KernelTiming::kAuto;
   uint64_t shared_memory_free_bytes = 0;  // of /dev/shm
-  uint32_t local_ranks = 1;  // processes of the job on this node, as far as the environment tells
+  uint32_t local_ranks = 1;  // processes of the job on this node, as far as the environment shows
   bool allgatherv_is_off = false;      // NCCL_ALLGATHERV_ENABLE=0, as NCCL reads it
   uint32_t milli_cpus_per_rank = ~0u;  // CPUs that each of them may use, in thousandths
   // The machine is one on which a weak compare-exchange may fail although the value is the expected
@@ -38,7 +38,7 @@ struct EventPolicy {
   DriftCauses causes;
   // Whether the steps of proxy operations may be asked for, at any time (network_windows.h).
   bool may_time_network = false;
-  // Whether somebody else may change it.
+  // Whether another program may change the mask.
   bool is_mask_watched = false;
 };
 

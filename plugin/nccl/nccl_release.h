@@ -144,15 +144,15 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{{
 
 // Before 2.29.3 (25368a7) proxy.cc ncclProxyGetPostedOps returned slots to the pool by a weak
 // compare-exchange and looked at the value only: one that fails without a reason loses them. With
-// all 2048 lost, the thread that launches waits for ever (issue 2353). Inside a node, kernel events
+// all 2048 lost, the thread that launches waits forever (issue 2353). Inside a node, kernel events
 // alone take such slots. Before 2.28.9 (dbc86fd) another order of that loop did the same.
 inline constexpr int kFirstSoundPool = 22903;
 inline constexpr int kApiOfFirstSoundPool = 6;
 
 struct ReleaseFacts {
   NcclRelease release;
-  bool is_known = false;  // false: newer than the table, or not to be told apart; the facts are
-                          // those of its neighbour
+  // False: newer than the table, or not to be distinguished; the facts are those of its neighbour.
+  bool is_known = false;
 };
 
 // `nccl_version` 0: not known. Up to API v6, the API version alone names the row.

@@ -28,7 +28,7 @@ struct OperationStart {
   bool is_copy = false;
   // No part of its own: the channels of its launch's first task are its own, too.
   bool is_carried = false;
-  // It may have no channels, so that nothing tells when it is complete: called outside of a window
+  // It may have no channels, so that nothing shows when it is complete: called outside of a window
   // (it has proxy operations if it crosses the network), by copy engine, or possibly the replay of
   // a symmetric kernel.
   bool is_untimed = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The binary interface between NCCL and a profiler plugin, versions 1 to 7 (NCCL 2.23 to 2.31):
-// what NCCL passes in, declared anew from the offsets that each release uses. Member names are
+// what NCCL passes in, declared here from the offsets that each release uses. Member names are
 // NCCL's, the same in all versions, so that one template serves them all and asks each version what
 // it has.
 #pragma once

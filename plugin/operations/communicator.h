@@ -48,7 +48,7 @@ class Communicator {
   TimingSource source() const { return shared().source(); }
   bool ReadsKernels() const { return shared().ReadsKernels(); }
   bool FollowsOperations() const { return shared().FollowsOperations(); }
-  // NCCL's mask was changed by somebody else: kernel times are not believed from here on.
+  // Another program changed NCCL's mask: kernel times are not believed from here on.
   void EndKernelTiming() {
     if (ReadsKernels()) shared().BeginDrift(0, DriftCause::kMaskOverride);
   }

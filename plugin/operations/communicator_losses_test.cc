@@ -142,9 +142,9 @@ TEST_F(CommunicatorTest, LeavesTheCompanionsOfAnAbandonedOperationUntimed) {
 }
 
 // The thread that calls NCCL found the operation running, and is interrupted; it comes to giving it
-// up when NCCL's thread has ended it and its companion's end is about to record both. It used to
-// reset the times under the recorder, which then read a start of 0: the longest of durations, and
-// drift.
+// up when NCCL's thread has ended it and the end of the launch's other member is about to record
+// both. It used to reset the times under the recorder, which then read a start of 0: the longest of
+// durations, and drift.
 TEST_F(CommunicatorTest, LeavesAnOperationAloneThatHasEndedBeforeItIsGivenUp) {
   Open(TimingSource::kKernel);
   const uint64_t launch = communicator_->OpenLaunch();

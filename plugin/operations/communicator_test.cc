@@ -83,7 +83,7 @@ TEST_F(CommunicatorTest, RecordsALaunchWhenItIsClosedAndAllItsMembersAreDone) {
   Open(TimingSource::kKernel);
   const uint64_t launch = communicator_->OpenLaunch();
   const uint64_t first = communicator_->StartOperation(AllReduce(3 << 20, 1, launch));
-  RunChannel(first, 0, 1000, 9000);  // done before its companion is announced
+  RunChannel(first, 0, 1000, 9000);  // done before the launch's other member is announced
   const uint64_t second = communicator_->StartOperation(AllReduce(1 << 20, 1, launch));
   communicator_->CloseLaunch(launch);
   EXPECT_EQ(Completed(Function::kAllReduce), 0u);

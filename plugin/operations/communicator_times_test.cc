@@ -48,7 +48,7 @@ TEST_F(CommunicatorTest, DropsWhatItHoldsWhenItIsFinalized) {
   EXPECT_EQ(Losses(Loss::kRingOverrun), 1u);
 }
 
-// House rule: a slot is used anew. What could not be dropped at finalize is not the next
+// House rule: a slot is used again. What could not be dropped at finalize is not the next
 // communicator's.
 TEST_F(CommunicatorTest, DoesNotHandOverTimesItHoldsToTheNextCommunicatorOfItsSlot) {
   Open(TimingSource::kKernel);

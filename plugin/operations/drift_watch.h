@@ -11,8 +11,8 @@
 //   not announce the number of parts, so the plugin cannot detect it there.
 // - A captured graph that is replayed after an eager call: the host counts replays only as long as
 //   the latest call was a captured one. Seen from 2.28 on, where calls are announced.
-// - Collectives that are not announced, because somebody else took their bits from the event mask:
-//   the same. NCCL's sequence number skips them. Sends and Receives have none.
+// - Collectives that are not announced, because another program took their bits from the event
+//   mask: the same. NCCL's sequence number skips them. Sends and Receives have none.
 //
 // Broadcasts part the counters too from 2.29 on, unless NCCL_ALLGATHERV_ENABLE=0: no kernel events
 // are asked for there.

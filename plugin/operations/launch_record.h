@@ -54,7 +54,7 @@ class LaunchRecord {
   }
 
   // Members with good time stamps of their own, in parts of the launch that are timed. Those in
-  // other parts are counted as companions.
+  // other parts are counted as untimed members.
   uint64_t CountGood() {
     uint64_t good = 0;
     for (int part = 0; part < parts(); ++part) {

@@ -33,7 +33,7 @@ void LaunchRecorder::RecordAlone(Operation& operation, uint64_t ticket, uint64_t
 }
 
 // Every member that has stopped and is not timed is counted once: by what is wrong with its own
-// time stamps, with those of its launch, or else as a companion.
+// time stamps, with those of its launch, or else as an untimed member.
 void LaunchRecorder::RecordUnder(const TryLock& lock, LaunchRecord& record) {
   record.Gather();
   if (const uint64_t good = record.CountGood(); good != 0)

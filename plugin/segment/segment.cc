@@ -93,13 +93,13 @@ bool Segment::Create(const Options& options, const char* (*get)(const char* name
   return false;
 }
 
-// The owner of a directory may remove and replace everybody's files in it, and so may whoever
-// writes to it where the sticky bit is missing. So it must belong to root, an account of the system
-// or us, or have been put where it is by root or by us: then its owner is the daemon's user. Only
-// root, or whoever set up our mount namespace, makes a mount point, or a directory whose parent
-// nobody else may write to. In /tmp and /dev/shm anybody may have been first. A mount point of
-// root's needs no sticky bit: it is one pod's, as kubelet makes it for a subPath. It lacks the bit
-// so that the daemon may remove what the pod leaves.
+// The owner of a directory may remove and replace everybody's files in it, and so may every user
+// who can write to it where the sticky bit is missing. So it must belong to root, an account of the
+// system or us, or have been put where it is by root or by us: then its owner is the daemon's user.
+// Only root, or the user who set up our mount namespace, makes a mount point, or a directory whose
+// parent nobody else may write to. In /tmp and /dev/shm anybody may have been first. A mount point
+// of root's needs no sticky bit: it is one pod's, as kubelet makes it for a subPath. It lacks the
+// bit so that the daemon may remove what the pod leaves.
 bool Segment::TrustsDirectory(char* error, size_t error_size) const {
   struct stat directory {
   }, parent{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in for the CUDA driver that tells a test when it is called, and can be held: what a
-// callback must not do.
+// A replacement of the CUDA driver that shows a test when it is called, and can be held: a callback
+// must not call it.
 #include <semaphore.h>
 
 #include <atomic>

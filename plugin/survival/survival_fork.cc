@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in for RCCL or NCCLX: what tells it from NVIDIA's NCCL, and a logger that keeps the
-// levels of what it is given.
+// A replacement of RCCL or NCCLX: the symbols that distinguish it from NVIDIA's NCCL, and a logger
+// that keeps the levels of what it is given.
 #include <array>
 #include <atomic>
 #include <cstddef>

@@ -84,8 +84,8 @@ TEST_F(HandleSurvival, Survives04_KernelChStopOnAStaleHandle) {
     void* done = caller.Announce();
     void* stale[2] = {caller.Kernel(done, 0, GpuNow()), caller.Kernel(done, 1, GpuNow())};
     for (void* handle : stale) caller.StopKernel(handle, GpuNow());
-    caller
-        .Run();  // so that the first is over in v3 too, which does not tell how many channels come
+    // The first is then over in v3 too, which does not report how many channels come.
+    caller.Run();
     for (void* handle : stale) caller.StopKernel(handle, GpuNow());
     caller.Finalize();
     ExpectAllTimed(Segment(), 2);
@@ -103,8 +103,8 @@ TEST_F(HandleSurvival, Survives04_AndTakesNoTimeFromTheLaterOperationThatTheStop
     void* first = caller.Kernel(slow, 0, start_ns);
     void* second = caller.Kernel(slow, 1, start_ns);
     caller.StopKernel(first, start_ns + 10);
-    // The next operation's stop on channel 0 is seen before its start, and is told on the handle in
-    // the slot.
+    // The next operation's stop on channel 0 is seen before its start, and is reported on the
+    // handle in the slot.
     while (GpuNow() < start_ns + 100'000) {
     }
     caller.StopKernel(first, start_ns + 100'000);

@@ -60,7 +60,7 @@ TEST_F(MissingEventsSurvival, Survives43_ReplaysOnAHostFunctionThreadBesideEager
 TEST_F(MissingEventsSurvival, Survives44_OperationsWithoutAnyEvent) {
   InEveryVersion([&]<int kVersion>() {
     Caller<kVersion> silent({.id = 1, .ranks = 1}), called({.id = 2});
-    // A symmetric kernel: the call is all that is told.
+    // A symmetric kernel: only the call is reported.
     void* call = called.Call(called.GroupApi());
     called.Stop(call);
     silent.Finalize();
@@ -167,8 +167,8 @@ TEST_F(MissingEventsSurvival, Survives45_SequenceNumberGaps) {
     }
     EXPECT_EQ(Segment().Lost(), Losses());
   });
-  // There all collectives are announced, unless somebody else has changed the mask: the device has
-  // counted the others.
+  // There all collectives are announced, unless another program has changed the mask: the device
+  // has counted the others.
   InEach<7>([&]<int kVersion>() {
     Caller<kVersion> caller;
     for (const uint64_t number : {0, 1, 7, 8}) caller.Run({.sequence = number});

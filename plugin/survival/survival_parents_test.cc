@@ -25,8 +25,8 @@ TEST_F(ParentSurvival, Survives10_NetPluginEventsOnHandlesOfAnyBits) {
     }
     caller.Finalize();
     ExpectAllTimed(Segment(), 1);
-    // One in 65,536 looks as if it were ours, and is then told by another cause or is none of a
-    // stop's.
+    // One in 65,536 looks as if it were ours, and is then counted by another cause, or is no handle
+    // that a stop has.
     EXPECT_NEAR(static_cast<double>(Segment().Lost(Loss::kUnknownHandle)), kStops, 100);
   });
 }
@@ -151,7 +151,7 @@ TEST_F(ParentSurvival, Survives13_ContextsAndParentsOfAnotherProcess) {
     ASSERT_NE(foreign.operation, nullptr);
     void* own = caller.Announce();
     // A proxy operation on its behalf; also where the handle happens to fit here, which only the
-    // pid tells.
+    // pid shows.
     for (void* parent : {foreign.operation, own}) {
       auto event = caller.Event(abi::kProxyOp, parent);
       event.proxyOp = {foreign.pid, 0, 0, 4, 1 << 19, 1};

@@ -32,7 +32,7 @@ namespace {
 
 class ProcessSurvival : public SurvivalTest {
  protected:
-  // Whether somebody holds the lock that says that the writer lives.
+  // Whether a process holds the lock that says that the writer lives.
   static bool IsLocked(const std::string& path) {
     const int status = StatusOf([&] {
       struct flock lock {};

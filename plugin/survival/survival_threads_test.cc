@@ -47,7 +47,7 @@ TEST_F(ThreadSurvival, Survives26_ConcurrentInits) {
   });
 }
 
-// The stand-in for the CUDA driver: loaded as the real one would be.
+// The replacement of the CUDA driver: loaded as the real one would be.
 struct Driver {
   Driver() : library(dlopen("plugin/survival/libsurvival-cuda.so", RTLD_NOW | RTLD_GLOBAL)) {
     EXPECT_NE(library, nullptr) << dlerror();
@@ -138,7 +138,7 @@ TEST_F(ThreadSurvival, KnowsForGoodThatItsProcessHadTwoGpus) {
 }
 
 // Regresses: RANK and WORLD_SIZE were read once in the life of a process, and elastic frameworks
-// set them anew.
+// set them again.
 TEST_F(ThreadSurvival, ReadsTheNumbersOfTheRankAtEachInit) {
   setenv("WORLD_SIZE", "8", 1);
   InEach<4, 5, 6, 7>([&]<int kVersion>() {
@@ -258,7 +258,7 @@ TEST_F(ThreadSurvival, Survives29_FinalizeWhileEventsStillCome) {
       const uint64_t incomplete = view.Lost(Loss::kIncompleteAtFinalize) - incomplete_before;
       const uint64_t ended = view.Completed("AllReduce", slot) + incomplete;
       EXPECT_LE(ended, view.Started("AllReduce", slot));
-      // By proxies alone, one of which no proxy has told cannot be seen to be open.
+      // With proxies alone, an operation that no proxy has reported cannot be seen to be open.
       const uint64_t unseen = Caller<kVersion>::kHasKernels ? 0 : 1;
       EXPECT_LE(view.Started("AllReduce", slot), ended + view.InFlight(slot) + unseen);
       EXPECT_LE(view.InFlight(slot), 1u);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in for CUDA's driver, loaded under the name by which a plugin looks for the real one.
+// The simulated CUDA driver, loaded under the name by which a plugin looks for the real one.
 #pragma once
 
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in for libcuda.so.1: the few functions of CUDA's driver by which a plugin finds the GPU
-// of the calling thread.
+// The simulated libcuda.so.1: the few functions of CUDA's driver by which a plugin finds the GPU of
+// the calling thread.
 #include <atomic>
 #include <cstdint>
 #include <cstdio>

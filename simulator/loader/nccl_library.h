@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in for libnccl: what of NCCL's library a plugin can see. A library of its own, because
-// plugins ask the library that holds the mask or the logger for its version, and the dynamic linker
-// does not open a main program again.
+// The simulated libnccl: the part of NCCL's library that a plugin can see. A library of its own,
+// because plugins ask the library that holds the mask or the logger for its version, and the
+// dynamic linker does not open a main program again.
 #pragma once
 
 #include <dlfcn.h>
@@ -33,7 +33,7 @@ inline std::filesystem::path SiblingPath(std::string_view file) {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / file;
 }
 
-// The stand-in for libnccl, as this program uses it.
+// The simulated libnccl, as this program uses it.
 struct NcclLibrary {
   static constexpr const char* kFile = "libnccl-sim.so";
 

@@ -47,7 +47,7 @@ void CommunicatorSet::FinalizeAll(int64_t now_ns) {
   live_.clear();
 }
 
-// Whether ncclCommDestroy would wait for ever. The job's events are all delivered, and no kernel
+// Whether ncclCommDestroy would wait forever. The job's events are all delivered, and no kernel
 // runs.
 bool CommunicatorSet::Hangs(LiveCommunicator& communicator) {
   if (!options_.release.WaitsForEventsAtDestroy()) return false;

@@ -22,7 +22,7 @@ inline constexpr char kAlertmanager[] = "/usr/bin/prometheus-alertmanager";
 // Largest share of scrapes or evaluations that a run may miss. A run that misses more is void.
 inline constexpr double kMostMissing = 0.1;
 
-// Fires always: what it proves, reaches whoever is paged.
+// Alert that always fires: it proves that alerts reach the receiver.
 inline constexpr char kWatchdog[] = "DetectionWatchdog";
 
 class Monitoring {

@@ -155,7 +155,7 @@ class Run {
          .screens = std::make_unique<ScreenWatch>(monitoring_.TopCommand(node), expectation.rank)});
   }
 
-  // When the node's findings first name somebody, and when they do near the end.
+  // When the node's findings first name a rank, and when they do near the end.
   void NoteScreens(const std::vector<PagedAlert>& findings) {
     constexpr double kEndSeconds = 6;
     const double now_s = UnixNow() - start_s_;

@@ -18,7 +18,7 @@ struct PagedAlert {
   double started_s = 0;      // firing, since the scenario began
   double seen_s = 0;         // the last time that it was shown
   std::string culprit = {};  // of a finding: "global rank 3", as its sentences name the rank
-  std::string named = {};    // whom it names, by the truth; for whoever reads the result
+  std::string named = {};    // the rank or node that it names, by the truth; for the reader
 
   std::string Label(const std::string& name) const {
     const auto label = labels.find(name);
@@ -44,7 +44,7 @@ struct ClassVerdict {
   int met = 0;           // by an alert that names whom it should
   int true_alarms = 0;   // alerts that were expected
   int false_alarms = 0;  // alerts that were not
-  int named_right = 0;   // of the true alarms where somebody is to be named
+  int named_right = 0;   // of the true alarms that must name a rank
   int named_wrong = 0;
   std::vector<double> delays_s;  // from what is expected to the first alarm that is right
 };

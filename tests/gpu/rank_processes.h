@@ -34,7 +34,7 @@ class RankProcesses {
              const std::function<int()>& body);
 
   // Waits for all. When one fails, or `limit_seconds` are over, the others are killed, for they
-  // would wait for ever. True if every process ended with 0.
+  // would wait forever. True if every process ended with 0.
   bool Wait(int limit_seconds);
 
  private:

@@ -41,7 +41,7 @@ TEST(RankProcessesTest, LeaveTheNetworkAloneOnOneHost) {
 
 TEST(RankProcessesTest, EndTogetherWhenOneFails) {
   RankProcesses job;
-  job.Start({.rank = 0, .ranks = 2}, {}, [] { return pause(); });  // waits for its peer for ever
+  job.Start({.rank = 0, .ranks = 2}, {}, [] { return pause(); });  // waits for its peer forever
   job.Start({.rank = 1, .ranks = 2}, {}, [] { return 3; });
   EXPECT_FALSE(job.Wait(20));
 }

@@ -29,7 +29,7 @@ COMMON_ENVIRONMENT = {
 
 
 class Rig:
-    """A folder with `lib`: one NCCL release on stand-ins of the CUDA libraries, and the program that drives it."""
+    """A folder with `lib`: one NCCL release on replacements of the CUDA libraries, and the program that drives it."""
 
     def __init__(self, folder):
         self.library = pathlib.Path(folder).absolute() / 'lib'

@@ -14,8 +14,8 @@
 
 namespace nccl_exporter {
 
-// A TCP port that was free a moment ago. None of those that the kernel gives to who connects: it
-// would be taken before somebody listens at it.
+// A TCP port that was free a moment ago. None of those that the kernel gives to clients: it would
+// be taken before the daemon listens at it.
 int FreePort();
 
 inline constexpr char kDaemonPath[] = "exporter/nccl-exporter";

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster in which all goes wrong that the rules know: simulated jobs with the real plugin, a real daemon for each node, a
-stand-in for dcgm-exporter, and two real Prometheuses with the rules, one of which reads native histograms."""
+"""A cluster in which all goes wrong that the rules know: simulated jobs with the real plugin, a real daemon for each node, a replacement of
+dcgm-exporter, and two real Prometheuses with the rules, one of which reads native histograms."""
 import contextlib
 import http.server
 import json

@@ -229,7 +229,7 @@ TEST_F(CommunicatorRoomTest, OneUsersSlotsAreLookedAtOnlySoOften) {
   EXPECT_LT(all, (kFit + kMore) * one);
 }
 
-// Regression: whoever touched the files of dead processes, or let go of their locks again and
+// Regression: a user who touched the files of dead processes, or let go of their locks again and
 // again, had them all read each time, 20 times a second.
 TEST_F(CommunicatorRoomTest, ADeadSegmentThatIsTouchedAgainAndAgainIsReadOnceASecond) {
   if (BytesRead() == 0) GTEST_SKIP() << "/proc/self/io does not say what is read here";

@@ -23,7 +23,7 @@
 namespace nccl_exporter::collector {
 namespace {
 
-// Nobody answers its requests. If somebody waits for it for too long, it ends, and says so.
+// Nobody answers its requests. If a process waits for it for too long, it ends, and says so.
 class SilentMount {
  public:
   explicit SilentMount(std::string path)

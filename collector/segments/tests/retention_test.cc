@@ -248,7 +248,7 @@ TEST_F(RetentionTest, UnlinksOnlySoManyFilesOfAUserAtOnceAndKeepsNoOtherWaiting)
 }
 
 TEST_F(RetentionTest, ReadsADeadFileAgainWhenItIsChanged) {
-  std::ofstream(Path("x.seg"));  // somebody begins to copy a segment into the directory
+  std::ofstream(Path("x.seg"));  // a program begins to copy a segment into the directory
   EXPECT_EQ(Snapshot().segments.starting, 1u);
   SegmentWith(3).WriteTo(Path("x.seg"));
   EXPECT_EQ(OperationsOf(Snapshot().processes.at(0)), 3u);

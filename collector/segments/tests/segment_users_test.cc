@@ -170,7 +170,7 @@ TEST_F(SegmentTableOfUsersTest, NamesThePrivateDirectoryThatFindsNoRoom) {
   }
 }
 
-// Regression: an empty file of a process that was killed before it locked it stayed for ever, for
+// Regression: an empty file of a process that was killed before it locked it stayed forever, for
 // only its owner may open it.
 TEST_F(SegmentTableOfUsersTest, UnlinksAnUnreadableEmptyFileThatNobodyEverLocked) {
   std::filesystem::permissions(scratch_.path(),

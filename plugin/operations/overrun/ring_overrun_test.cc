@@ -191,7 +191,7 @@ TEST(RingOverrun, LeavesAJobTimedThatWaitsForItsGpuNowAndThen) {
 }
 
 // The thread is held up for more than a ring, but the host waits after each step: the times
-// themselves tell which are older than the call that could have overwritten them.
+// themselves show which are older than the call that could have overwritten them.
 TEST(RingOverrun, TimesWhatWasReadLateButCannotHaveBeenOverwritten) {
   Job job({.groups = {kAllReduce},
            .rounds = 1000,
