@@ -23,8 +23,8 @@ namespace nccl_exporter::collector {
 // An operation that was timed, as the plugin reports it; any number is possible.
 struct CompletedOperation {
   uint64_t ticket = 0;  // 1 + number of the completion on its communicator
-  uint64_t function_and_sequence =
-      0;                  // as in the ring: names the operation on all ranks of its communicator
+  // As in the ring: names the operation on all ranks of its communicator.
+  uint64_t function_and_sequence = 0;
   uint64_t call_ns = 0;   // CLOCK_MONOTONIC
   uint64_t start_ns = 0;  // in the clock of the timing source
   uint64_t stop_ns = 0;

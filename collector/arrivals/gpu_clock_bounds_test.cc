@@ -6,8 +6,8 @@
 namespace nccl_exporter::collector {
 namespace {
 
-constexpr uint64_t kEpoch =
-    1'700'000'000'000'000'000;                 // of a GPU's clock, which may show the time of day
+// Epoch of a GPU's clock, which may show the time of day.
+constexpr uint64_t kEpoch = 1'700'000'000'000'000'000;
 constexpr uint64_t kBoot = 5'000'000'000'000;  // CLOCK_MONOTONIC at that moment
 constexpr int64_t kTick = GpuClockBounds::kTickNs;
 

@@ -26,8 +26,8 @@ inline constexpr int64_t kFutureNs = 10'000'000'000;
 struct ReadTerms {
   Moment now;
   int64_t clock_offset_ns = 0;  // see ProcessSnapshot
-  std::chrono::nanoseconds retention =
-      std::chrono::nanoseconds::max();              // of finalized communicators
+  // Retention of finalized communicators.
+  std::chrono::nanoseconds retention = std::chrono::nanoseconds::max();
   uint64_t communicator_limit = layout::kMaxSlots;  // see kMaxCommunicators; 40 us each to read
   uint64_t* slots_left = nullptr;  // that may be examined, counted down; null: no limit
   // Whether FunctionSnapshot::duration_by_size is filled. It is a fifth of a slot more to copy, and

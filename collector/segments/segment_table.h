@@ -151,8 +151,8 @@ class SegmentTable {
     bool is_subdirectory = false;
     bool is_initial = true;  // was there when the daemon began
     uint64_t uid = 0;        // its owner, where it is unreadable or a subdirectory
-    std::set<uint64_t> refused =
-        {};                 // users whose files found no room, at the last listing or since
+    // Users whose files found no room, at the last listing or since.
+    std::set<uint64_t> refused = {};
     uint64_t listings = 0;  // that have begun
     std::optional<Listing> listing = std::nullopt;
     // Data of the last complete listing.

@@ -87,6 +87,15 @@ def comments(name, text):
     return list(READERS[kind](text)) if kind else []
 
 
+def split_definitions(text):
+    """(line, text before, value) of each definition of C++ whose value is on the second line, with a comment behind it."""
+    lines = text.splitlines()
+    for number, (line, following) in enumerate(zip(lines, lines[1:]), 1):
+        match = re.match(r'\s*([^/"]*;) +//', following)
+        if match and line.endswith(' ='):
+            yield number, line, match[1]
+
+
 def split_literals(text):
     """(line, text before, next word) of each literal of C++ that ends in a space and continues on the next line. An indented one is a line of its own."""
     lines = text.splitlines()

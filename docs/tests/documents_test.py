@@ -198,6 +198,11 @@ class WordingOfComments(unittest.TestCase):
         self.assertEqual([], self.lines('// +---+---+\n// | a | b |\n//\n// one   two\n// three  four\n'))
         self.assertEqual([], self.lines(f'// {"word " * 18}\n// another.\n'))
 
+    def test_finds_a_definition_that_a_comment_has_split(self):
+        self.assertEqual([1], self.lines('int64_t size =\n    0;  // bytes\n'))
+        self.assertEqual([], self.lines(f'int64_t size =\n    {"9" * 90};  // bytes\n'))
+        self.assertEqual([], self.lines('int64_t size =\n    Size();\nint64_t more = 0;  // bytes\n'))
+
     def test_finds_literals_that_are_split_without_need(self):
         self.assertEqual([1, 2], self.lines('a("one "\n  "two "\n  "three");\n'))
         self.assertEqual([], self.lines('a("one\\n"\n  "two\\n");\nb("one,"\n  "two");\n'))

@@ -101,7 +101,12 @@ def source_findings(name, text):
             yield from ((comment.line, finding) for finding in _avoided_words(sentence))
         if is_cpp:
             yield from _broken_lines(comment, lines)
-    for number, before, next_word in comments.split_literals(text) if is_cpp else ():
+    if not is_cpp:
+        return
+    for number, before, value in comments.split_definitions(text):
+        if len(before) + 1 + len(value) <= COLUMNS:
+            yield number, f'the comment behind "{value}" splits the definition: write it above'
+    for number, before, next_word in comments.split_literals(text):
         if len(before) + len(next_word) + LEAST_ROOM <= COLUMNS:
             yield number, f'"{next_word.strip()}" fits into the literal before it'
 

@@ -27,8 +27,8 @@ inline constexpr std::chrono::nanoseconds kMostDetailedLength = std::chrono::sec
 // As given on the command line.
 struct TraceRequest {
   std::optional<std::chrono::nanoseconds> last = {};  // part of the rings to write
-  std::optional<std::chrono::nanoseconds> length =
-      {};  // to record; without both: kDefaultTraceLength
+  // Time to record; without this and `last`: kDefaultTraceLength.
+  std::optional<std::chrono::nanoseconds> length = {};
   TraceLevel level = TraceLevel::kOperations;
   std::optional<uint64_t> communicator = {};  // whose channels and steps; nothing: of all
   std::vector<std::string> wanted = {};       // jobs; empty: all processes

@@ -6,8 +6,8 @@
 namespace nccl_exporter::plugin {
 namespace {
 
-constexpr uint64_t kQuietNs =
-    1'000'000'000;                   // without an event for so long, no further part is expected
+// Without an event for so long, no further part is expected.
+constexpr uint64_t kQuietNs = 1'000'000'000;
 constexpr uint64_t kSweepSteps = 4;  // a bounded piece of work at each event
 // Channels are reported independently of each other, but not by so many launches apart.
 constexpr uint64_t kLaunchesApart = 64;

@@ -31,8 +31,8 @@ constexpr uid_t kFirstUser = 1000;
 // User id that the kernel shows for root, and for others, if our user namespace does not have them.
 constexpr uid_t kUnknownUser = 65534;
 
-constexpr mode_t kPrivateMode =
-    0755;                           // of a directory of our own; the daemon, another user, lists it
+// Mode of a directory of our own; the daemon, another user, lists it.
+constexpr mode_t kPrivateMode = 0755;
 constexpr mode_t kFileMode = 0644;  // the daemon reads as another user
 // Until it is locked: who may read it could be the first to lock it.
 constexpr mode_t kNewFileMode = 0600;

@@ -15,8 +15,8 @@ constexpr int kErrorInvalidDevice = 101;
 constexpr int kErrorInvalidContext = 201;
 constexpr int kMostDevices = 64;
 
-thread_local int current_device =
-    -1;  // a thread without a context, such as a CUDA host function's, has none
+// A thread without a context, such as a CUDA host function's, has no device.
+thread_local int current_device = -1;
 std::atomic<int> node_number;
 
 struct Uuid {

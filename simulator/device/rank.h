@@ -30,8 +30,8 @@ class GpuClock {
 
  private:
   static constexpr int64_t kMostOffsetNs = 5000000;
-  static constexpr int64_t kMostDriftPpb =
-      8000;  // 8 ppm: a common crystal against one disciplined by NTP
+  // 8 ppm: a common crystal against one disciplined by NTP.
+  static constexpr int64_t kMostDriftPpb = 8000;
 
   static int64_t Between(uint64_t bits, int64_t least, int64_t most) {
     return least + static_cast<int64_t>(Fraction(bits) * static_cast<double>(most - least));

@@ -13,8 +13,8 @@ namespace nccl_exporter::sim {
 namespace {
 
 constexpr int64_t kUploadToPollNs = 1000;  // before that no thread sees an uploaded operation
-constexpr int64_t kMostPollDelayNs =
-    18000;  // from what the GPU or the network did to the poll that finds it
+// From an action of the GPU or the network to the poll that finds it.
+constexpr int64_t kMostPollDelayNs = 18000;
 constexpr int64_t kChannelSkewNs = 400;  // between the channels of a kernel
 
 enum Purpose : int { kStartPoll, kStopPoll, kStartSkew, kStopSkew };

@@ -49,8 +49,8 @@ struct NetworkTruth {
   };
   Direction send;
   Direction receive;
-  uint64_t reported_started =
-      0;  // more than were counted as reported at their end: some never ended
+  // More than were counted as reported at their end: some never ended.
+  uint64_t reported_started = 0;
   uint64_t foreign_taken = 0;
 
   bool Any() const { return send.all.operations + receive.all.operations + reported_started > 0; }
@@ -62,8 +62,8 @@ struct TrueOperation {
   uint64_t bytes = 0;
   std::optional<uint64_t> true_ns = {};  // share of its kernel's time; nothing if no event has it
   int64_t start_ns = 0;                  // when its kernel started, since the job began
-  bool is_affected =
-      false;  // by a fault: an event of it was lost, or carried the times of other work
+  // A fault has affected it: an event of it was lost, or carried the times of other work.
+  bool is_affected = false;
 };
 
 // Any thread may call any method.

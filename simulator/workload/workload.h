@@ -22,8 +22,8 @@ struct WorkloadOptions {
   uint64_t seed = 1;
   int aggregate = 1;           // groups of the layout that are joined to one
   int64_t split_at_step = -1;  // ncclCommSplit of the first communicator into halves; -1: never
-  int64_t shrink_at_step =
-      -1;  // ncclCommShrink of the first communicator by its last rank; -1: never
+  // ncclCommShrink of the first communicator by its last rank; -1: never.
+  int64_t shrink_at_step = -1;
   std::optional<ElasticChange> elastic = {};
 };
 

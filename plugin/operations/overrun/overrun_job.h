@@ -37,8 +37,8 @@ struct JobOptions {
   Calls graph = {};
   int rounds_between_replays = 0;
   uint32_t channels = 1;
-  bool has_inner_groups =
-      false;         // around each call of a group: NCCL shows one GroupApi for each two calls
+  // An inner group is around each call of a group: NCCL shows one GroupApi for each two calls.
+  bool has_inner_groups = false;
   int rounds = 100;  // of all groups
   uint64_t kernel_ns = 20 * kUs;
   uint64_t compute_ns = 0;       // of the GPU between two kernels
