@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicator: the parts that follow, complete and record its operations. Any thread.
 //
-//   thread that calls NCCL -> OperationStarter --+
-//                                                            +--> OperationCompleter -->
-//                                                            LaunchRecorder --> LaunchJudge
-//   progress thread -------> PartTracker --------------------+
+//   calling thread --> OperationStarter --+
+//                                         +-> OperationCompleter -> LaunchRecorder -> LaunchJudge
+//   progress thread -> PartTracker -------+
 //
 // Each part calls those to its right. From OperationStarter on, each part is a member of the one to
 // its left, and LaunchJudge holds CommunicatorState, which all share: a communicator is one object,
