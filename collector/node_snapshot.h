@@ -358,7 +358,7 @@ inline constexpr size_t kMaxSegments = 2048;
 inline constexpr uint64_t kMaxCommunicators = 3072;
 
 // Memory that a communicator is expected to take: two functions and some operations in flight. One
-// that takes more has the room of several.
+// that takes more has the room of several: with three or four functions that of two.
 inline constexpr uint64_t kCommunicatorBytes = 8 * 1024;
 
 // Slots of one user that one snapshot looks at, whatever is in them, at 1 us each: 8 processes with

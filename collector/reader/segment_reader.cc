@@ -80,6 +80,7 @@ class SegmentReading {
   uint64_t NowNs() const { return static_cast<uint64_t>(std::max<int64_t>(now_.monotonic_ns, 0)); }
   uint64_t OffsetOf(uint32_t slot) const { return directory_.OffsetOf(slot); }
   bool IsOverflow(uint32_t slot) const { return slot == directory_.overflow_slot(); }
+  bool IsLive(uint32_t slot) const { return directory_.heads[slot].state() == SlotState::kLive; }
 
   // Whether the communicator is published, and not finalized for longer than the retention time.
   bool IsWanted(const SlotHead& head) {
@@ -87,20 +88,24 @@ class SegmentReading {
            (head.state() == SlotState::kClosed && !IsOver(head.closed_monotonic_ns));
   }
 
-  // The overflow slot first: it is the rest of the process.
+  // The overflow slot first: it is the rest of the process. Where there is no room for one that is
+  // in use, there is none for what comes behind it.
   void ReadSlots() {
     const std::vector<uint32_t> wanted = Wanted();
+    const uint64_t in_use_limit = std::max(terms_.communicator_limit, terms_.in_use_limit);
     size_t next = 0;
-    bool has_room = ReadSlot(directory_.overflow_slot());
+    bool has_room = ReadSlot(directory_.overflow_slot(), in_use_limit);
     while (has_room && next < wanted.size() && !result_.fault) {
-      has_room = ReadSlot(wanted[next]);
+      const uint32_t slot = wanted[next];
+      has_room = ReadSlot(slot, IsLive(slot) ? in_use_limit : terms_.communicator_limit);
       next += has_room;
     }
-    for (; next < wanted.size(); ++next) {
-      const bool is_live = directory_.heads[wanted[next]].state() == SlotState::kLive;
-      ++(is_live ? result_.process->unread_in_use : result_.process->unread_finalized);
-    }
-    result_.process->unread_in_use += result_.lacked_slots ? 1 : 0;
+    ProcessSnapshot& process = *result_.process;
+    for (; next < wanted.size(); ++next)
+      ++(IsLive(wanted[next]) ? process.unread_in_use : process.unread_finalized);
+    result_.unread_room_in_use = process.unread_in_use * largest_room_;
+    result_.unread_room_finalized = process.unread_finalized * largest_room_;
+    process.unread_in_use += result_.lacked_slots ? 1 : 0;
   }
 
   // In the order in which they are read.
@@ -111,7 +116,7 @@ class SegmentReading {
     }
     std::ranges::stable_sort(wanted, {}, [&](uint32_t slot) {
       const SlotHead& head = directory_.heads[slot];
-      const bool is_live = head.state() == SlotState::kLive;
+      const bool is_live = IsLive(slot);
       return std::pair(!is_live, is_live ? head.created_monotonic_ns : ~head.closed_monotonic_ns);
     });
     return wanted;
@@ -119,17 +124,16 @@ class SegmentReading {
 
   // Copies are limited as well as results, because a slot may be claimed again and again while it
   // is copied.
-  bool HasRoom() const {
-    const uint64_t limit = terms_.communicator_limit;
+  bool HasRoom(uint64_t limit) const {
     return result_.room < limit && result_.copied_slots < kSlotAttempts * limit;
   }
 
-  // Whether there was room for it. The overflow slot belongs to no communicator, so it is read in
-  // any state.
-  bool ReadSlot(uint32_t slot) {
+  // Whether there was room for it within the limit. The overflow slot belongs to no communicator,
+  // so it is read in any state.
+  bool ReadSlot(uint32_t slot, uint64_t limit) {
     Copy copy = Copy::kChanged;
     for (int attempt = 0; attempt < kSlotAttempts && copy == Copy::kChanged; ++attempt) {
-      if (!HasRoom()) return false;
+      if (!HasRoom(limit)) return false;
       if (!IsOverflow(slot)) {
         if (attempt != 0 && !IsStillWanted(slot)) return true;
         ++result_.copied_slots;
@@ -137,7 +141,7 @@ class SegmentReading {
       copy = CopySlot(slot);
     }
     if (copy == Copy::kChanged) ++result_.changed_slots;
-    return copy != Copy::kDone || !IsServed(slot) || AddCommunicator(slot);
+    return copy != Copy::kDone || !IsServed(slot) || AddCommunicator(slot, limit);
   }
 
   // Whether a slot that has changed since its head was read is still wanted.
@@ -251,7 +255,7 @@ class SegmentReading {
   }
 
   // Whether there is room for it.
-  bool AddCommunicator(uint32_t slot) {
+  bool AddCommunicator(uint32_t slot, uint64_t limit) {
     CommunicatorRead read = DescribeCommunicator(*slot_, slot, IsOverflow(slot), now_);
     CommunicatorSnapshot& communicator = read.communicator;
     if (HasSizeHistograms()) SplitDurations(*slot_, communicator);
@@ -265,7 +269,8 @@ class SegmentReading {
     NoteLatest(read.latest_ns);
     NoteStaleAt(read.stale_at_ns);
     const uint64_t room = RoomOf(communicator);
-    if (result_.room + room > terms_.communicator_limit) return false;
+    largest_room_ = std::max(largest_room_, room);
+    if (result_.room + room > limit) return false;
     result_.room += room;
     if (!communicator.is_closed) result_.room_in_use += room;
     result_.process->communicators.push_back(std::move(communicator));
@@ -309,6 +314,7 @@ class SegmentReading {
   const ReadTerms& terms_;
   const Moment now_;  // by the writer's clock
   SegmentRead result_;
+  uint64_t largest_room_ = 1;               // of a communicator, also of one that found none
   std::unique_ptr<CommunicatorSlot> slot_;  // kept from slot to slot; about 100 KiB
   std::unique_ptr<Entries> entries_after_;
 };

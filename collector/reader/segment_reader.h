@@ -29,6 +29,7 @@ struct ReadTerms {
   // Retention of finalized communicators.
   std::chrono::nanoseconds retention = std::chrono::nanoseconds::max();
   uint64_t communicator_limit = layout::kMaxSlots;  // see kMaxCommunicators; 40 us each to read
+  uint64_t in_use_limit = 0;       // the same for those in use alone, where it is higher
   uint64_t* slots_left = nullptr;  // that may be examined, counted down; null: no limit
   // Whether FunctionSnapshot::duration_by_size is filled. It is a fifth of a slot more to copy, and
   // up to 21 KiB of memory for each communicator.
@@ -42,7 +43,9 @@ struct SegmentRead {
   uint64_t changed_slots = 0;  // left out, because they were claimed again during the copy
   // That the communicators of `process` take, in communicators of the usual size.
   uint64_t room = 0;
-  uint64_t room_in_use = 0;   // without the finalized ones
+  uint64_t room_in_use = 0;  // without the finalized ones
+  // That those left out may take: as much as the largest of the segment that is known, each.
+  uint64_t unread_room_in_use = 0, unread_room_finalized = 0;
   uint64_t copied_slots = 0;  // without the overflow slot, with those that gave no communicator
   uint64_t slots = 0;         // that were examined
   uint64_t header_bytes = 0, slot_bytes = 0;  // as SlotDirectory

@@ -99,8 +99,8 @@ void Segment::Take(SegmentRead read, const FileStamp& stamp, const ReadTerms& te
   is_usable_ = is_usable_ || read_.process;
   wanted_in_use_ = wanted_finalized_ = 0;
   if (read_.process) {
-    wanted_in_use_ = read_.room_in_use + read_.process->unread_in_use;
-    wanted_finalized_ = read_.room - read_.room_in_use + read_.process->unread_finalized;
+    wanted_in_use_ = read_.room_in_use + read_.unread_room_in_use;
+    wanted_finalized_ = read_.room - read_.room_in_use + read_.unread_room_finalized;
     KeepCreated(*read_.process, terms.now);
   }
   TakeClock(stamp, errors);

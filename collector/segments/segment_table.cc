@@ -168,9 +168,9 @@ std::map<FileKey, SegmentTable::SetAside>::iterator SegmentTable::TakeUp(
 }
 
 // Users in the order of what they want: each may take an equal part of what those before have left,
-// so that no user's communicators take the room of another's. What a segment leaves of its share
-// goes to the next. What was copied is charged whatever came of it: so room bounds the cost of
-// reading as well.
+// so that no user's communicators take the room of another's. Segments of the living come first: so
+// no finalized communicator keeps the room that one in use lacks. What was copied is charged
+// whatever came of it: so room bounds the cost of reading as well.
 void SegmentTable::ShareCommunicators(const Moment& now, const Wanted& wanted, const Take& take) {
   struct User {
     uint64_t wanted = 0;
@@ -190,20 +190,21 @@ void SegmentTable::ShareCommunicators(const Moment& now, const Wanted& wanted, c
   uint64_t left = kMaxCommunicators;
   for (size_t i = 0; i < order.size(); ++i) {
     const uint64_t share = left / (order.size() - i);
-    const std::vector<uint64_t> shares = ShareRoom(order[i]->wanted_of_each, share);
-    uint64_t spare = share - std::accumulate(shares.begin(), shares.end(), uint64_t{0});
+    SharedRoom room(order[i]->wanted_of_each, share);
     uint64_t slots_left = kMaxSlotsPerUser;
     for (const bool is_alive : {true, false}) {
-      for (size_t k = 0; k < shares.size(); ++k) {
+      for (size_t k = 0; k < order[i]->segments.size(); ++k) {
         auto& [key, followed] = *order[i]->segments[k];
         if (followed.segment.is_alive() != is_alive) continue;
+        const RoomLimits limits = room.LimitsOf(k);
         const ReadTerms terms{.now = now,
                               .retention = retention_,
-                              .communicator_limit = shares[k] + spare,
+                              .communicator_limit = limits.all,
+                              .in_use_limit = limits.in_use,
                               .slots_left = &slots_left,
                               .splits_durations = splits_durations_};
-        const uint64_t taken = std::min(take(key, followed, terms), terms.communicator_limit);
-        spare = terms.communicator_limit - taken;
+        const uint64_t taken = std::min(take(key, followed, terms), limits.in_use);
+        room.Take(k, taken);
         left -= taken;
       }
     }

@@ -197,6 +197,72 @@ TEST_F(CommunicatorMemoryTest, ManyOperationsInFlightTakeTheRoomOfSeveral) {
   EXPECT_LT(CommunicatorsOf(Snapshot()), kSlots / 2);
 }
 
+// Those of processes that take the room of several each.
+class CrowdedRoomTest : public CommunicatorRoomTest {
+ protected:
+  static constexpr size_t kFunctions = 4;
+  static constexpr size_t kFit = kMaxCommunicators / 2;  // of so many functions
+
+  SegmentWriterV1 Large(size_t communicators, const CommunicatorV1& each = {}) {
+    SegmentWriterV1 writer = SegmentOf(communicators, each);
+    for (size_t slot = 0; slot < communicators; ++slot) {
+      for (size_t function = 0; function < kFunctions; ++function)
+        writer.Put(slot, function, FunctionV1{.operations = {1}});
+    }
+    return writer;
+  }
+  CommunicatorV1 Finalized() const {
+    return {.state = 3, .closed_monotonic_ns = static_cast<uint64_t>(now_.monotonic_ns)};
+  }
+  static const ProcessSnapshot& Process(const NodeSnapshot& snapshot, const std::string& name) {
+    return *std::ranges::find(snapshot.processes, name, &ProcessSnapshot::segment);
+  }
+};
+
+// Regression: a communicator that found no room was taken for a small one. The last one of a living
+// process found none for good, beside finalized ones of a process that had ended.
+TEST_F(CrowdedRoomTest, AFinalizedCommunicatorOfTheDeadKeepsNoRoomThatALiveOneLacks) {
+  Large(kFit - 10, Finalized()).WriteTo(Path("dead.seg"));
+  Snapshot();
+  WriteLive(Large(90), "live.seg");
+  for (int scrape = 0; scrape < 3; ++scrape) {
+    const NodeSnapshot snapshot = Snapshot();
+    EXPECT_EQ(Process(snapshot, "live.seg").communicators.size(), 90u) << scrape;
+    EXPECT_EQ(Process(snapshot, "dead.seg").communicators.size(), kFit - 90);
+    EXPECT_EQ(Count(snapshot, SegmentError::kTooManySegments), 0u);
+    Advance(seconds(1));
+  }
+}
+
+TEST_F(CrowdedRoomTest, NorDoesOneThatThereWasRoomForBeforeALiveOneGrew) {
+  Large(kFit - 30, Finalized()).WriteTo(Path("dead.seg"));
+  WriteLive(SegmentOf(50), "live.seg");
+  EXPECT_EQ(Process(Snapshot(), "live.seg").communicators.size(), 50u);
+  Large(50).WriteTo(Path("live.seg"));
+  EXPECT_EQ(Process(Snapshot(), "live.seg").communicators.size(), 50u);
+}
+
+// Of the living, too: what has been left out is wanted whole.
+TEST_F(CrowdedRoomTest, AFinalizedOneOfTheDeadKeepsNoRoomThatOneOfTheLivingLacks) {
+  Large(kFit - 10, Finalized()).WriteTo(Path("dead.seg"));
+  Snapshot();
+  WriteLive(Large(90, Finalized()), "live.seg");
+  NodeSnapshot snapshot = Snapshot();
+  for (int scrape = 0; scrape < 3; ++scrape) snapshot = Snapshot();
+  EXPECT_EQ(Process(snapshot, "live.seg").communicators.size(), 90u);
+  EXPECT_EQ(Process(snapshot, "dead.seg").communicators.size(), kFit - 90);
+}
+
+// Regression: one process in need of less than its part lacked its last communicator for good.
+TEST_F(CrowdedRoomTest, EachProcessHasWhatItNeedsOrAnEqualPart) {
+  WriteLive(Large(kFit), "greedy.seg");
+  WriteLive(Large(kFit / 2 - 5), "modest.seg");
+  NodeSnapshot snapshot = Snapshot();
+  for (int scrape = 0; scrape < 3; ++scrape) snapshot = Snapshot();
+  EXPECT_EQ(Process(snapshot, "modest.seg").communicators.size(), kFit / 2 - 5);
+  EXPECT_EQ(Process(snapshot, "greedy.seg").communicators.size(), kFit / 2 + 5);
+}
+
 TEST_F(CommunicatorRoomTest, CommunicatorsThatAreOverCostNoCopy) {
   if (BytesRead() == 0) GTEST_SKIP() << "/proc/self/io does not say what is read here";
   constexpr size_t kSlots = 1000;
