@@ -38,7 +38,7 @@ inline constexpr CodeTable<SegmentError> kSegmentErrors{{
     {SegmentError::kUnknownMajor, "unknown_major", "written by a plugin with another layout"},
     {SegmentError::kBadGeometry, "bad_geometry",
      "sizes in the header contradict each other, the limits or the file"},
-    {SegmentError::kTruncated, "truncated", "shorter than its header says"},
+    {SegmentError::kTruncated, "truncated", "shorter than its header says, or its header is gone"},
     {SegmentError::kChangedWhileRead, "changed_while_read",
      "a slot was claimed again during the copy; the next reading tries again"},
     {SegmentError::kReadFailed, "read_failed", "the file could not be read"},

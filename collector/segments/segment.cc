@@ -96,6 +96,7 @@ void Segment::Take(SegmentRead read, const FileStamp& stamp, const ReadTerms& te
   read_ = std::move(read);
   read_limit_ = terms.communicator_limit;
   read_stamp_ = stamp;
+  if (!read_.process && !read_.fault) NoteUnpublished(stamp, terms.now);
   is_usable_ = is_usable_ || read_.process;
   wanted_in_use_ = wanted_finalized_ = 0;
   if (read_.process) {
@@ -106,6 +107,21 @@ void Segment::Take(SegmentRead read, const FileStamp& stamp, const ReadTerms& te
   TakeClock(stamp, errors);
   errors.Add(SegmentError::kChangedWhileRead, "a slot was claimed again", read_.changed_slots);
   if (read_.fault) Count(read_.fault->error, read_.fault->detail, stamp, errors);
+}
+
+// A segment that was read once has been emptied if it has no version any more. One that never had
+// any is made within milliseconds.
+void Segment::NoteUnpublished(const FileStamp& stamp, const Moment& now) {
+  const auto emptied = [&](std::string detail) {
+    read_.fault = SegmentFault{.error = SegmentError::kTruncated, .detail = std::move(detail)};
+  };
+  if (!unpublished_monotonic_ns_) unpublished_monotonic_ns_ = now.monotonic_ns;
+  const int64_t age_ns = now.monotonic_ns - *unpublished_monotonic_ns_;
+  if (is_usable_) {
+    emptied(stamp.bytes == 0 ? "the file was emptied" : "the header is zero");
+  } else if (writer_.is_alive && age_ns > std::chrono::nanoseconds(kLongestStart).count()) {
+    emptied("no header after " + std::to_string(kLongestStart.count()) + " s");
+  }
 }
 
 // The end of a writer that we saw alive is now. Of one that had ended before we came, the file has

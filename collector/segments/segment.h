@@ -34,6 +34,10 @@ inline constexpr std::chrono::seconds kLastStateInterval{1};
 // on: 1 us each, of the communicators that were in use last.
 inline constexpr size_t kActivityWords = 8;
 
+// A segment whose lock is held has its header within milliseconds. Its writer may be stopped
+// before.
+inline constexpr std::chrono::seconds kLongestStart{60};
+
 // A clock is not set further ahead than this: 10 years. What claims to be is no time.
 inline constexpr int64_t kMostAheadNs = 315'360'000'000'000'000;
 
@@ -109,6 +113,7 @@ class Segment {
   bool IsReadRecently(const ReadTerms& terms) const;
   void Take(SegmentRead read, const FileStamp& stamp, const ReadTerms& terms,
             const FileErrors& errors);
+  void NoteUnpublished(const FileStamp& stamp, const Moment& now);
   void TakeClock(const FileStamp& stamp, const FileErrors& errors);
   void KeepCreated(ProcessSnapshot& process, const Moment& now);
   void NoteExit(const FileStamp& stamp, const Moment& now);
@@ -118,9 +123,10 @@ class Segment {
   }
 
   std::shared_ptr<const SegmentFile> file_;
-  Writer writer_;           // at the latest Observe()
-  bool was_alive_ = false;  // ever, as far as we have seen
-  bool is_usable_ = false;  // was read with success at least once
+  Writer writer_;                                    // at the latest Observe()
+  bool was_alive_ = false;                           // ever, as far as we have seen
+  bool is_usable_ = false;                           // was read with success at least once
+  std::optional<int64_t> unpublished_monotonic_ns_;  // first seen without a version
   // Communicators in use were left out of the latest snapshot.
   bool is_cut_ = false;
   SegmentRead read_;         // the latest; without its process once that was handed on

@@ -163,6 +163,85 @@ TEST_F(SegmentTableTest, ServesTheOthersWhenALiveSegmentIsTruncatedBetweenTwoScr
   EXPECT_EQ(Count(Snapshot(), SegmentError::kTruncated), 1u);
 }
 
+// Regression: a segment without a version was starting, also one that had been read.
+class EmptiedSegmentTest : public TableFixture {
+ protected:
+  EmptiedSegmentTest() {
+    SegmentWith(1).WriteTo(Path("x.seg"));
+    bytes_ = std::filesystem::file_size(Path("x.seg"));
+  }
+  void Truncate(size_t bytes) {
+    ASSERT_EQ(::truncate(Path("x.seg").c_str(), static_cast<off_t>(bytes)), 0);
+  }
+  void ExpectUnusable(const std::string& detail) {
+    for (int scrape = 0; scrape < 3; ++scrape) {
+      const NodeSnapshot snapshot = Snapshot();
+      EXPECT_TRUE(snapshot.processes.empty());
+      EXPECT_EQ(snapshot.segments.starting, 0u);
+      EXPECT_EQ(snapshot.segments.unusable, 1u);
+      ASSERT_EQ(snapshot.segment_troubles.size(), 1u);
+      const SegmentTrouble& trouble = snapshot.segment_troubles[0];
+      EXPECT_EQ(trouble.error, SegmentError::kTruncated);
+      EXPECT_EQ(trouble.detail, detail);
+      EXPECT_EQ(trouble.count, 1u);
+      EXPECT_EQ(trouble.present, 1u);
+      Advance(seconds(2));
+    }
+  }
+
+  uint64_t bytes_ = 0;
+};
+
+TEST_F(EmptiedSegmentTest, OfALivingProcessIsUnusableAtOnceUntilItIsWrittenAgain) {
+  const LockHolder writer(Path("x.seg"));
+  EXPECT_EQ(Snapshot().segments.live, 1u);
+  Truncate(0);
+  ExpectUnusable("the file was emptied");
+  SegmentWith(2).WriteTo(Path("x.seg"));
+  const NodeSnapshot snapshot = Snapshot();
+  EXPECT_EQ(OperationsOf(snapshot.processes.at(0)), 2u);
+  EXPECT_EQ(snapshot.segment_troubles.at(0).present, 0u);
+}
+
+TEST_F(EmptiedSegmentTest, ThatHasItsSizeAgainIsUnusable) {
+  const LockHolder writer(Path("x.seg"));
+  EXPECT_EQ(Snapshot().segments.live, 1u);
+  Truncate(0);
+  Truncate(bytes_);
+  ExpectUnusable("the header is zero");
+}
+
+TEST_F(EmptiedSegmentTest, OfAProcessThatDiedOfItIsUnusableThenUnlinked) {
+  LockHolder writer(Path("x.seg"));
+  EXPECT_EQ(Snapshot().segments.live, 1u);
+  Truncate(0);
+  writer.Kill();
+  ExpectUnusable("the file was emptied");
+  Advance(kRetention + seconds(2));
+  EXPECT_EQ(Snapshot().segments.unusable, 0u);
+  EXPECT_FALSE(Exists("x.seg"));
+}
+
+TEST_F(EmptiedSegmentTest, OfADeadProcessIsUnusable) {
+  EXPECT_EQ(Snapshot().segments.exited, 1u);
+  Truncate(0);
+  Truncate(bytes_);
+  Advance(kLastStateInterval);
+  ExpectUnusable("the header is zero");
+}
+
+// A daemon that is started again does not know that it had a header.
+TEST_F(EmptiedSegmentTest, ThatIsMetWithoutAHeaderIsStartingForAMinute) {
+  Truncate(0);
+  Truncate(bytes_);
+  const LockHolder writer(Path("x.seg"));
+  EXPECT_EQ(Snapshot().segments.starting, 1u);
+  Advance(kLongestStart);
+  EXPECT_EQ(Snapshot().segments.starting, 1u);
+  Advance(seconds(1));
+  ExpectUnusable("no header after 60 s");
+}
+
 TEST_F(SegmentTableTest, TriesAgainToOpenWhatCouldNotBeOpened) {
   SegmentWith(1).WriteTo(Path("x.seg"));
   for (int i = 0; i < 2; ++i) {
