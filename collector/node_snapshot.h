@@ -250,7 +250,8 @@ struct ProcessSnapshot {
   FileKey file;         // tells processes apart
   std::string segment;  // file name, for messages; another user's file may have the same
   bool is_alive = false;
-  // Its file is not locked any more, but its counters grow: it lives (see SegmentError::kLockLost).
+  // Its file is not locked any more, but its process is there, or its counters grow: it lives (see
+  // SegmentError::kLockLost).
   bool has_lost_lock = false;
   std::optional<bool>
       is_stopped;    // by a signal or a debugger; not known of a process in another PID namespace

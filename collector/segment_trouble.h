@@ -49,7 +49,7 @@ inline constexpr CodeTable<SegmentError> kSegmentErrors{{
     {SegmentError::kTooManySegments, "too_many_segments",
      "no room for more files, directories, communicators or slots"},
     {SegmentError::kLockLost, "lock_lost",
-     "not locked any more, while its counters grow: the end of the process is noticed late"},
+     "not locked any more, while its process goes on"},
     {SegmentError::kForeignClock, "foreign_clock",
      "its times are in the future, as in a time namespace that the daemon does not see"},
 }};

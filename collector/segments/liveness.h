@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether the writer of a segment is alive: it holds a POSIX write lock on the file, which goes
 // with the process, also at SIGKILL, and which no child inherits. A process id would mean nothing
-// across PID namespaces and be reused.
+// across PID namespaces and be reused. The kernel tells the holder of the lock, in our namespace:
+// with its start time that shows a process that has lost its lock. The PID in the file is a claim.
 #pragma once
 
 #include <fcntl.h>
@@ -12,7 +13,9 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -33,9 +36,38 @@ inline std::optional<char> ProcessState(std::string_view stat) {
   return stat[name_end + 2];
 }
 
-// Finds the process that holds the write lock. `descriptor` may be read-only. If the file system
-// does not know, the writer is taken for alive: nothing of it is lost then. Locks of the calling
-// process itself are not seen.
+// What tells a process from a later one with its PID, and from itself after exec. The stack begins
+// at a random place; it is 0 where the caller may not trace the process.
+struct ProcessMark {
+  uint64_t start_ticks = 0;
+  uint64_t stack_begin = 0;
+
+  bool operator==(const ProcessMark&) const = default;
+};
+
+// The same of the text of /proc/PID/stat (proc(5)). Nothing of a process that is ending: the kernel
+// takes its lock before its end, and GPUs make that last for seconds.
+inline std::optional<ProcessMark> MarkIn(std::string_view stat) {
+  constexpr int kFlags = 9, kStartTime = 22, kStackBegin = 28;
+  constexpr uint64_t kExiting = 4;  // include/linux/sched.h: PF_EXITING
+  const std::optional<char> state = ProcessState(stat);
+  if (!state || *state == 'Z' || *state == 'X') return std::nullopt;
+  std::istringstream fields(std::string(stat.substr(stat.rfind(") ") + 2)));
+  ProcessMark mark;
+  std::string field;
+  for (int number = 3; number <= kStackBegin; ++number) {
+    if (!(fields >> field)) return std::nullopt;
+    const uint64_t value = std::strtoull(field.c_str(), nullptr, 10);
+    if (number == kFlags && (value & kExiting) != 0) return std::nullopt;
+    if (number == kStartTime) mark.start_ticks = value;
+    if (number == kStackBegin) mark.stack_begin = value;
+  }
+  return mark.start_ticks != 0 ? std::optional(mark) : std::nullopt;
+}
+
+// Who holds the write lock. `descriptor` may be read-only. If the file system cannot tell, the
+// writer is taken for alive: nothing of it is lost then. Locks of the calling process itself are
+// not seen.
 inline Writer FindWriter(int descriptor) {
   struct flock lock {};
   // Only a write lock conflicts with it: another reader's lock is no sign of a writer.
@@ -49,9 +81,20 @@ inline Writer FindWriter(int descriptor) {
 // The beginning of a file of /proc; empty where it cannot be read.
 inline std::string ReadProcFile(const std::string& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::array<char, 256> text{};
+  std::array<char, 1024> text{};
   const ssize_t length = ::read(file.number(), text.data(), text.size());
   return {text.data(), length > 0 ? static_cast<size_t>(length) : 0};
+}
+
+// The mark of a process of the caller's PID namespace; nothing if /proc does not show it, or shows
+// another namespace. The file of the first thread costs the same for any number of threads.
+inline std::optional<ProcessMark> MarkOf(pid_t pid) {
+  std::array<char, 32> self{};
+  if (pid == 0 || ::readlink("/proc/self", self.data(), self.size() - 1) <= 0 ||
+      std::to_string(::getpid()) != self.data())
+    return std::nullopt;
+  const std::string number = std::to_string(pid);
+  return MarkIn(ReadProcFile("/proc/" + number + "/task/" + number + "/stat"));
 }
 
 // The offset of CLOCK_MONOTONIC that a text of /proc/PID/timens_offsets has; 0 without one.

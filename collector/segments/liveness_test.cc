@@ -70,6 +70,34 @@ TEST_F(LivenessTest, SeesAWriterStopAndGoOn) {
   EXPECT_EQ(IsStopped(FindWriter(file.number())), false);
 }
 
+// A line of /proc/PID/stat.
+std::string Stat(const std::string& state, int flags, uint64_t start, uint64_t stack) {
+  return "7 (a) (b c) " + state + " 1 7 7 0 -1 " + std::to_string(flags) +
+         " 0 0 0 0 1 2 0 0 20 0 3 0 " + std::to_string(start) +
+         " 4096 100 18446744073709551615 1 1 " + std::to_string(stack) + " 0 0 0 0 0 0 0\n";
+}
+
+TEST_F(LivenessTest, MarksAProcessByItsStartAndItsStack) {
+  EXPECT_EQ(MarkIn(Stat("S", 0x400000, 5000, 140737)), (ProcessMark{5000, 140737}));
+  EXPECT_EQ(MarkIn(Stat("T", 0, 5000, 0)), (ProcessMark{5000, 0}));
+  for (const std::string& stat :
+       {Stat("Z", 0, 5000, 0), Stat("X", 0, 5000, 0), Stat("R", 4, 5000, 0), Stat("R", 0, 0, 0),
+        std::string("7 (a) S 1"), std::string()})
+    EXPECT_EQ(MarkIn(stat), std::nullopt) << stat;
+}
+
+TEST_F(LivenessTest, TheMarkOfAProcessStaysUntilItEnds) {
+  LockHolder writer(path_);
+  const pid_t pid = writer.pid();
+  const std::optional<ProcessMark> mark = MarkOf(pid);
+  ASSERT_TRUE(mark);
+  writer.Stop();
+  EXPECT_EQ(MarkOf(pid), mark);
+  writer.Kill();
+  EXPECT_EQ(MarkOf(pid), std::nullopt);
+  EXPECT_EQ(MarkOf(0), std::nullopt);
+}
+
 TEST_F(LivenessTest, ReadsTheOffsetOfTheMonotonicClock) {
   EXPECT_EQ(MonotonicOffset("monotonic           0         0\nboottime            0         0\n"),
             0);

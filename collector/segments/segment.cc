@@ -41,12 +41,23 @@ uint64_t RoomOf(const ProcessSnapshot& process) {
 
 }  // namespace
 
-void Segment::Observe(const Moment& now, std::chrono::nanoseconds retention) {
+pid_t Segment::LookAtLock() {
   writer_ = file_->FindWriter();
+  return writer_.pid;
+}
+
+void Segment::Observe(const Moment& now, std::chrono::nanoseconds retention,
+                      const std::set<pid_t>& writers) {
+  goes_on_ = !writer_.is_alive && GoesOn(now, writers);
   if (writer_.is_alive) {
+    FindClock();
+    FindProcess();
+  } else if (goes_on_) {
+    writer_.pid = process_pid_;
+  }
+  if (writer_.is_alive || goes_on_) {
     grown_monotonic_ns_.reset();
     activity_offsets_.clear();
-    FindClock();
   } else {
     ObserveActivity(now, retention);
   }
@@ -159,7 +170,7 @@ uint64_t Segment::AddTo(NodeSnapshot& snapshot, const std::string& name, SlotDir
   }
   ++(is_alive() ? snapshot.segments.live : snapshot.segments.exited);
   ProcessSnapshot& process = snapshot.processes.emplace_back();
-  if (HasLostLock()) NoteActivity(false);
+  if (grown_monotonic_ns_) NoteActivity(false);
   if (is_alive()) {
     process = *std::exchange(read_.process, std::nullopt);
   } else {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One segment as the collector follows it: while its writer lives it is read at every snapshot;
 // when the writer has gone it is read once more, and these last counts are served until the
-// retention time is over. A writer that has lost its lock has not gone while its counters grow.
+// retention time is over. A writer that has lost its lock has not gone while its process is there,
+// or, where the process cannot be seen, while its counters grow.
 #pragma once
 
 #include <sys/types.h>
@@ -13,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,9 +51,15 @@ class Segment {
         writer_({.is_alive = is_alive}),
         was_alive_(is_alive) {}
 
-  // Looks whether the writer lives. One that has lost its lock does, if its counters have grown
-  // within the retention time.
-  void Observe(const Moment& now, std::chrono::nanoseconds retention);
+  // The process that holds the lock now, if it is one of our PID namespace; else 0.
+  pid_t LookAtLock();
+
+  // Finds out whether the writer lives. One that has lost its lock does if its process is there, as
+  // it was seen with the lock, or if its counters have grown within the retention time. After
+  // LookAtLock(). `writers`: what all segments have returned there. A process that has locked
+  // another segment is not asked for, as it may have got here by exec.
+  void Observe(const Moment& now, std::chrono::nanoseconds retention,
+               const std::set<pid_t>& writers);
 
   // Makes sure that a dead writer's last counts have been read since; those without room are given
   // up. Returns what they take of the room for communicators. After Observe().
@@ -76,7 +84,7 @@ class Segment {
 
   const std::shared_ptr<const SegmentFile>& file() const { return file_; }
   bool is_alive() const { return writer_.is_alive || HasLostLock(); }  // after Observe()
-  bool HasLostLock() const { return grown_monotonic_ns_.has_value(); }
+  bool HasLostLock() const { return goes_on_ || grown_monotonic_ns_.has_value(); }
   int64_t ClockOffsetNs() const { return clock_offset_ns_ + ahead_ns_; }
 
   // Faults of the segment, as of the latest read and snapshot.
@@ -105,6 +113,9 @@ class Segment {
     return terms;
   }
   void FindClock();
+  void FindProcess();
+  bool IsPublished() const;
+  bool GoesOn(const Moment& now, const std::set<pid_t>& writers);
   void ObserveActivity(const Moment& now, std::chrono::nanoseconds retention);
   void NoteActivity(bool is_first);
   uint64_t LatestActivity() const;
@@ -135,8 +146,14 @@ class Segment {
   std::optional<FileStamp> read_stamp_;
   std::optional<int64_t> kept_monotonic_ns_;  // when KeepLastState() read it
   std::optional<int64_t> exit_monotonic_ns_;  // set while the writer is gone
-  // Signs of life of a writer without a lock: places of times in the file, the latest of them, when
-  // they were looked at, and when they were last seen to have grown.
+  // The process that was seen with the lock; without a mark if it cannot be known again.
+  pid_t process_pid_ = 0;
+  std::optional<ProcessMark> process_mark_;
+  std::optional<int64_t> process_monotonic_ns_;  // when it was looked for without the lock
+  bool is_process_there_ = false;                // as of then
+  bool goes_on_ = false;                         // it is there, and the lock is not
+  // Of a writer without a lock whose process is not seen: places of times in the file, the latest
+  // of them, when they were looked at, and when they were last seen to have grown.
   std::vector<uint64_t> activity_offsets_;
   uint64_t activity_ns_ = 0;
   int64_t activity_monotonic_ns_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of Segment that finds out the clock of a writer, and whether one that has lost its lock
-// goes on. Any close of any descriptor of the file by the job drops the lock.
+// The part of Segment that finds out the clock and the process of a writer, and whether one that
+// has lost its lock goes on. Any close of any descriptor of the file by the job drops the lock.
 #include <algorithm>
 #include <cstddef>
 #include <span>
@@ -21,8 +21,38 @@ void Segment::FindClock() {
   }
 }
 
-// Where the kernel does not report the offset, the latest time in the file shows it: a process that
-// works writes the time again and again. A clock that is behind ours cannot be known in this way.
+// The process may end, and its PID be of another one, before /proc is read: the lock is looked at
+// again.
+void Segment::FindProcess() {
+  if (writer_.pid == process_pid_) return;
+  process_pid_ = writer_.pid;
+  process_monotonic_ns_.reset();
+  process_mark_ = MarkOf(process_pid_);
+  if (file_->FindWriter().pid != process_pid_) process_mark_.reset();
+}
+
+// A plugin that fails at the start gives its file up.
+bool Segment::IsPublished() const {
+  uint64_t version = 0;
+  file_->Read(offsetof(layout::SegmentHeader, version),
+              std::as_writable_bytes(std::span(&version, 1)));
+  return version != 0;
+}
+
+// A process that takes its lock and lets go of it again and again is looked for once a second.
+bool Segment::GoesOn(const Moment& now, const std::set<pid_t>& writers) {
+  if (!process_mark_ || writers.contains(process_pid_)) return false;
+  if (!is_usable_ && !IsPublished()) return false;
+  const int64_t interval_ns = std::chrono::nanoseconds(kLastStateInterval).count();
+  if (!process_monotonic_ns_ || now.monotonic_ns - *process_monotonic_ns_ >= interval_ns) {
+    process_monotonic_ns_ = now.monotonic_ns;
+    is_process_there_ = MarkOf(process_pid_) == process_mark_;
+  }
+  return is_process_there_;
+}
+
+// Where the kernel does not tell the offset, the latest time in the file does: a process that works
+// writes the time again and again. A clock that is behind ours cannot be known in this way.
 void Segment::TakeClock(const FileStamp& stamp, const FileErrors& errors) {
   if (read_.ahead_ns <= kFutureNs) return;
   Count(SegmentError::kForeignClock,

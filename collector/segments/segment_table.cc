@@ -212,7 +212,11 @@ void SegmentTable::ShareCommunicators(const Moment& now, const Wanted& wanted, c
 }
 
 void SegmentTable::Observe(const Moment& now) {
-  for (auto& [key, followed] : segments_) followed.segment.Observe(now, retention_);
+  std::set<pid_t> writers;
+  for (auto& [key, followed] : segments_) {
+    if (const pid_t pid = followed.segment.LookAtLock(); pid != 0) writers.insert(pid);
+  }
+  for (auto& [key, followed] : segments_) followed.segment.Observe(now, retention_, writers);
   ShareCommunicators(
       now,
       [](const FileKey&, const Followed& followed) {

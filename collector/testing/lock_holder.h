@@ -11,8 +11,8 @@ namespace nccl_exporter::collector {
 
 class LockHolder {
  public:
-  // Returns when the child holds the lock of the file, which must exist.
-  explicit LockHolder(const std::string& path);
+  // Returns when the child holds the locks of the files, which must exist.
+  explicit LockHolder(const std::string& path, const std::string& other_path = "");
   LockHolder(const LockHolder&) = delete;
   LockHolder& operator=(const LockHolder&) = delete;
   ~LockHolder() { Kill(); }
@@ -20,10 +20,14 @@ class LockHolder {
   // SIGSTOP and SIGCONT; they return when the child has stopped, or goes on.
   void Stop();
   void Continue();
+  // The child goes on without the lock of the first file; returns when it is gone.
+  void LoseLock();
+  pid_t pid() const { return child_; }
   // SIGKILL; returns when the child is gone.
   void Kill();
 
  private:
+  std::string path_;
   pid_t child_ = -1;
 };
 

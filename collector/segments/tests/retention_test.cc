@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dead: for how long their counts are served, by this collector, a second one and one that was
 // started again, and what becomes of their files.
+#include <linux/sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -101,6 +106,119 @@ TEST_F(RetentionTest, ALockThatIsTakenAgainEndsThat) {
   holder.Kill();
   Advance(seconds(2));
   EXPECT_FALSE(Snapshot().processes.at(0).is_alive) << "what it did with the lock is no sign";
+}
+
+// Regression: without its lock a process that was idle had ended, and its file was removed.
+class LostLockTest : public TableFixture {
+ protected:
+  LostLockTest() { SegmentWith(1).WriteTo(Path("x.seg")); }
+  // Another process, with a PID that is free; -1 where that is not allowed.
+  static pid_t ForkAs(pid_t pid) {
+    clone_args arguments{};
+    arguments.exit_signal = SIGCHLD;
+    arguments.set_tid = reinterpret_cast<uint64_t>(&pid);
+    arguments.set_tid_size = 1;
+    const auto child = static_cast<pid_t>(::syscall(SYS_clone3, &arguments, sizeof(arguments)));
+    if (child != 0) return child;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (true) ::pause();
+  }
+};
+
+TEST_F(LostLockTest, AProcessThatIsSeenLivesHoweverLongItIsIdle) {
+  LockHolder writer(Path("x.seg"));
+  EXPECT_TRUE(Snapshot().processes.at(0).is_alive);
+  writer.LoseLock();
+  for (int i = 0; i < 4; ++i) {
+    const NodeSnapshot snapshot = Snapshot();
+    ASSERT_EQ(snapshot.processes.size(), 1u);
+    EXPECT_TRUE(snapshot.processes[0].is_alive);
+    EXPECT_TRUE(snapshot.processes[0].has_lost_lock);
+    EXPECT_EQ(snapshot.processes[0].is_stopped, false);
+    EXPECT_EQ(snapshot.segments.live, 1u);
+    EXPECT_EQ(snapshot.segment_troubles.at(0).error, SegmentError::kLockLost);
+    EXPECT_EQ(snapshot.segment_troubles.at(0).present, 1u);
+    Advance(kRetention);
+  }
+  EXPECT_TRUE(Exists("x.seg"));
+  writer.Stop();
+  EXPECT_EQ(Snapshot().processes.at(0).is_stopped, true);
+}
+
+TEST_F(LostLockTest, AProcessThatHasNotBeenReadYetLives) {
+  LockHolder writer(Path("x.seg"));
+  table_.Refresh(now_);
+  writer.LoseLock();
+  EXPECT_TRUE(Snapshot().processes.at(0).is_alive);
+}
+
+// A plugin that fails at the start gives its file up.
+TEST_F(LostLockTest, AFileThatNeverBecameASegmentHasNoProcess) {
+  SegmentWriterV1(2).WriteTo(Path("y.seg"));
+  LockHolder writer(Path("y.seg"));
+  EXPECT_EQ(Snapshot().segments.starting, 1u);
+  writer.LoseLock();
+  std::filesystem::remove(Path("y.seg"));
+  Advance(kRescanInterval);
+  EXPECT_EQ(Snapshot().segments.starting, 0u);
+}
+
+TEST_F(LostLockTest, ItsEndIsNoticedAtOnce) {
+  LockHolder writer(Path("x.seg"));
+  Snapshot();
+  writer.LoseLock();
+  Advance(seconds(2));
+  SegmentWriterV1 segment = SegmentWith(1);
+  segment.Put(
+      0, 4,
+      FunctionV1{.last_start_ns = static_cast<uint64_t>(now_.monotonic_ns), .operations = {2}});
+  segment.WriteTo(Path("x.seg"));
+  EXPECT_TRUE(Snapshot().processes.at(0).is_alive);
+  writer.Kill();
+  for (int i = 0; i < 3; ++i) {
+    Advance(seconds(2));
+    const NodeSnapshot snapshot = Snapshot();
+    EXPECT_FALSE(snapshot.processes.at(0).is_alive);
+    EXPECT_EQ(OperationsOf(snapshot.processes[0]), 2u);
+    EXPECT_EQ(snapshot.segment_troubles.at(0).present, 0u);
+  }
+  Advance(kRetention);
+  EXPECT_TRUE(Snapshot().processes.empty());
+  EXPECT_FALSE(Exists("x.seg"));
+}
+
+TEST_F(LostLockTest, AnotherProcessWithItsPidIsNotTakenForIt) {
+  LockHolder writer(Path("x.seg"));
+  Snapshot();
+  writer.LoseLock();
+  EXPECT_TRUE(Snapshot().processes.at(0).is_alive);
+  const pid_t pid = writer.pid();
+  ::usleep(20'000);  // start times are multiples of 10 ms
+  writer.Kill();
+  const pid_t other = ForkAs(pid);
+  if (other < 0) GTEST_SKIP() << "needs root, to choose a PID";
+  ASSERT_EQ(other, pid);
+  Advance(kLastStateInterval);
+  EXPECT_FALSE(Snapshot().processes.at(0).is_alive);
+  ::kill(other, SIGKILL);
+  ::waitpid(other, nullptr, 0);
+}
+
+// As after exec: it has a segment of its own then.
+TEST_F(LostLockTest, AProcessThatHasLockedAnotherSegmentIsNotTakenForTheWriterOfThis) {
+  SegmentWith(1, 2).WriteTo(Path("y.seg"));
+  LockHolder writer(Path("x.seg"), Path("y.seg"));
+  EXPECT_EQ(Snapshot().segments.live, 2u);
+  writer.LoseLock();
+  const NodeSnapshot snapshot = Snapshot();
+  EXPECT_EQ(snapshot.segments.live, 1u);
+  EXPECT_EQ(snapshot.segments.exited, 1u);
+}
+
+// The PID in the file is a claim of its writer.
+TEST_F(LostLockTest, AProcessThatNobodySawWithTheLockIsNotLookedFor) {
+  SegmentWith(1, static_cast<uint64_t>(::getpid())).WriteTo(Path("x.seg"));
+  EXPECT_FALSE(Snapshot().processes.at(0).is_alive);
 }
 
 // Regression: while a time of creation was in the future, since the clock was set back, each
