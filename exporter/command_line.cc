@@ -45,6 +45,21 @@ bool HasFlags(const CLI::App& command) {
   });
 }
 
+// The arguments, the last one first, as CLI11 wants them. Behind `--flag=` it would take the next
+// argument for the value, so the empty value becomes an argument of its own.
+std::vector<std::string> LastFirst(int argc, const char* const* argv) {
+  std::vector<std::string> arguments;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const bool has_empty_value =
+        argument.starts_with("--") && argument.find('=') == argument.size() - 1;
+    arguments.push_back(has_empty_value ? argument.substr(0, argument.size() - 1) : argument);
+    if (has_empty_value) arguments.emplace_back();
+  }
+  std::ranges::reverse(arguments);
+  return arguments;
+}
+
 // CLI11's messages, which may take several lines, as one.
 std::string OneLine(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
@@ -260,7 +275,7 @@ std::string CommandLine::Parse(int argc, const char* const* argv) {
     return std::string();
   };
   try {
-    app_.parse(argc, argv);
+    app_.parse(LastFirst(argc, argv));
   } catch (const CLI::CallForHelp&) {
     return print(app_.help());
   } catch (const CLI::CallForVersion& version) {

@@ -58,6 +58,28 @@ TEST(OptionsTest, DefaultBoundsOfHistogramsAreThoseOfTheContract) {
   EXPECT_EQ(metrics.native_schema(), DurationBuckets::kSchema);
 }
 
+// Regression: such a flag took the next one for its value, or was refused as the last argument.
+TEST(OptionsTest, AValueMayBeEmptyInBothSpellings) {
+  for (const OptionRow& row : kOptions) {
+    if (row.takes == FlagTakes::kNothing) continue;
+    const std::string name(row.name), joined = name + "=";
+    std::string error, error_joined;
+    Parse({name.c_str(), "", "--web.systemd-socket"}, error);
+    const Options options = Parse({joined.c_str(), "--web.systemd-socket"}, error_joined);
+    EXPECT_EQ(error_joined, error) << name;
+    EXPECT_TRUE(options.uses_systemd_socket || !error.empty()) << name;
+    EXPECT_EQ(ErrorOf({joined.c_str()}), error) << name;
+  }
+  const Options without = Parsed({"--findings.socket=", "--segment.retention=3s"});
+  EXPECT_EQ(without.findings_socket, "");
+  EXPECT_EQ(without.retention, 3s);
+  EXPECT_EQ(Parsed({"--findings.config=", "--web.config.file="}).web_config_file, "");
+  EXPECT_THAT(Parsed({"job", "--job=", "--uid=7"}).job.wanted.labels, testing::ElementsAre(""));
+  EXPECT_THAT(Parsed({"trace", "--job=cluster=", "--last=3s"}).trace.wanted,
+              testing::ElementsAre("cluster="))
+      << "the value has a sign of its own";
+}
+
 TEST(OptionsTest, TracesHaveALengthAndParts) {
   const Options last = Parsed({"trace", "--last", "1m30s", "--job=4711", "--job", "ns"});
   EXPECT_EQ(last.command, Command::kTrace);
