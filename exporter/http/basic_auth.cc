@@ -79,32 +79,61 @@ BasicAuth::Digest BasicAuth::DigestOf(std::string_view name, std::string_view pa
   return digest;
 }
 
-std::optional<bool> BasicAuth::CheckInTurn(const Digest& digest, const std::string& client,
-                                           const std::string& password, const std::string& hash) {
+uint64_t BasicAuth::CountTry(const std::string& client) {
+  if (tries_.size() >= kRememberedAddresses && !tries_.contains(client)) tries_.clear();
+  return ++tries_[client];
+}
+
+bool BasicAuth::MakeRoom(uint64_t tries) {
+  if (waiting_.size() < kWaitingPasswordChecks) return true;
+  const auto most = std::ranges::max_element(waiting_, {}, TriesOf);
+  if (TriesOf(*most) <= tries) return false;
+  (*most)->verdict = Verdict::kTooMany;
+  waiting_.erase(most);
+  has_ended_.notify_all();
+  return true;
+}
+
+bool BasicAuth::IsNext(const SharedCheck& check) const {
+  return !is_checking_ && *std::ranges::min_element(waiting_, {}, TriesOf) == check;
+}
+
+BasicAuth::Verdict BasicAuth::CheckInTurn(const Digest& digest, const std::string& client,
+                                          const std::string& password, const std::string& hash) {
   std::unique_lock lock(turn_mutex_);
-  SharedCheck& of_client = of_clients_[client];
-  if (of_client != nullptr) {
-    const SharedCheck other = of_client;
-    if (gnutls_memcmp(other->digest.data(), digest.data(), digest.size()) != 0) return std::nullopt;
-    has_ended_.wait(lock, [&] { return other->is_done; });
-    return other->matches;
+  const uint64_t tries = CountTry(client);
+  if (const auto found = of_clients_.find(client); found != of_clients_.end()) {
+    const SharedCheck other = found->second;
+    if (gnutls_memcmp(other->digest.data(), digest.data(), digest.size()) != 0)
+      return Verdict::kBusy;
+    has_ended_.wait(lock, [&] { return other->verdict.has_value(); });
+    return *other->verdict;
   }
-  const SharedCheck check = of_client = std::make_shared<PendingCheck>();
-  check->digest = digest;
-  in_turn_.push_back(check);
-  has_ended_.wait(lock, [&] { return in_turn_.front() == check; });
+  if (!MakeRoom(tries)) return Verdict::kTooMany;
+  const auto check = std::make_shared<PendingCheck>(PendingCheck{.digest = digest, .tries = tries});
+  std::list<SharedCheck> last{check};
+  of_clients_.emplace(client, check);
+  waiting_.splice(waiting_.end(), last);
+  has_ended_.wait(lock, [&] { return check->verdict || IsNext(check); });
+  if (check->verdict) {
+    of_clients_.erase(client);
+    return *check->verdict;
+  }
+  waiting_.remove(check);
+  is_checking_ = true;
   lock.unlock();
+  bool matches = false;
   // Also where memory is short, the next one gets its turn.
   const std::shared_ptr<void> at_the_end(nullptr, [&](void*) {
     const std::lock_guard end_lock(turn_mutex_);
-    check->is_done = true;
-    in_turn_.pop_front();
+    check->verdict = matches ? Verdict::kRight : Verdict::kWrong;
+    is_checking_ = false;
     of_clients_.erase(client);
     has_ended_.notify_all();
   });
-  check->matches = Matches(password, hash);
+  matches = Matches(password, hash);
   ++checks_made_;
-  return check->matches;
+  return matches ? Verdict::kRight : Verdict::kWrong;
 }
 
 BasicAuth::Verdict BasicAuth::Check(std::string_view header, const Users& users,
@@ -124,9 +153,13 @@ BasicAuth::Verdict BasicAuth::Check(std::string_view header, const Users& users,
       return Verdict::kRight;
     }
   }
-  const std::optional<bool> matches = CheckInTurn(digest, client, password, hash);
-  if (!matches) return Verdict::kBusy;
-  if (!*matches || !exists) return Verdict::kWrong;
+  const Verdict verdict = CheckInTurn(digest, client, password, hash);
+  if (verdict != Verdict::kRight) return verdict;
+  if (!exists) return Verdict::kWrong;
+  {
+    const std::lock_guard lock(turn_mutex_);
+    tries_.erase(client);
+  }
   const std::lock_guard lock(known_mutex_);
   known_[name] = digest;
   return Verdict::kRight;

@@ -326,7 +326,9 @@ class HttpServer::Service {
     }
     HttpRequest request{.path = path, .accept = {}, .accept_encoding = {}};
     const std::string authority = TakeAuthority(request.path);
-    request.client = ConnectionOf(connection)->address;
+    OpenConnection& open = *ConnectionOf(connection);
+    request.client = open.address;
+    request.on_check = [this, &open](bool is_checked) { open_.SetChecked(open, is_checked); };
     size_t header_bytes = 0;
     const bool is_complete = VisitValues(connection, MHD_HEADER_KIND,
                                          [&](const char* name, std::string_view text) {

@@ -26,6 +26,9 @@ struct HttpRequest {
   std::string client = {};          // whose limits it takes: ClientText() of its peer
   // Parameters of the query, decoded, in their order.
   std::vector<std::pair<std::string, std::string>> query = {};
+  // The handler calls it with true while a password is checked, and with false then: in between the
+  // connection gives way to another one.
+  std::function<void(bool)> on_check = [](bool) {};
 };
 
 struct HttpResponse {

@@ -312,6 +312,29 @@ TEST(HttpServerTest, HalfRequestsKeepNobodyOut) {
   server.Stop();
 }
 
+// Regression: of as many addresses as there may be connections, none gave way.
+TEST(HttpServerTest, PasswordsThatWaitKeepNobodyOut) {
+  std::latch all_wait(kConnectionLimit), may_end(1);
+  RunningServer server([&](const HttpRequest& request) {
+    if (request.path != "/wait") return Echo(request);
+    request.on_check(true);
+    all_wait.count_down();
+    may_end.wait();
+    request.on_check(false);
+    return Echo(request);
+  });
+  std::vector<int> waiting;
+  for (int i = 0; i < kConnectionLimit; ++i) {
+    const std::string from = "127.0.0." + std::to_string(2 + i);
+    waiting.push_back(Send(server.port(), "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n", from));
+  }
+  all_wait.wait();
+  EXPECT_EQ(Get(server.port(), "/").status, 200);
+  may_end.count_down();
+  server.Stop();
+  for (const int connection : waiting) close(connection);
+}
+
 TEST(HttpServerTest, AConnectionThatIsKeptGivesWay) {
   std::atomic<int> refused = 0;
   RunningServer server(Echo, [&](Refusal) { ++refused; });

@@ -56,6 +56,10 @@ bool OpenConnections::MakeRoomInAll(const std::string& address) {
   if (static_cast<size_t>(std::ranges::count_if(open_, is_open)) < limits_.all) return true;
   OpenConnection* victim =
       Longest([](const OpenConnection& connection) { return !connection.is_answering; });
+  // Fewer passwords may wait than there are connections (kWaitingPasswordChecks), so that a right
+  // one is not cut for as long as others are in a request or between two.
+  if (victim == nullptr)
+    victim = Longest([](const OpenConnection& connection) { return connection.is_checked; });
   if (victim == nullptr)
     victim = Longest([](const OpenConnection& connection) { return connection.is_sending; });
   if (victim == nullptr) {
@@ -105,8 +109,14 @@ bool OpenConnections::BeginAnswer(OpenConnection& connection) {
   return true;
 }
 
+void OpenConnections::SetChecked(OpenConnection& connection, bool is_checked) {
+  const std::lock_guard lock(mutex_);
+  connection.is_checked = is_checked;
+}
+
 void OpenConnections::BeginSending(OpenConnection& connection) {
   const std::lock_guard lock(mutex_);
+  connection.is_checked = false;
   connection.is_sending = true;
   connection.since = Clock::now();
   connection.deadline = connection.since + limits_.part;
@@ -122,7 +132,7 @@ void OpenConnections::OnSent(OpenConnection& connection) {
 void OpenConnections::EndAnswer(OpenConnection& connection, bool is_taken) {
   const std::lock_guard lock(mutex_);
   if (!is_taken) on_refusal_(connection.gave_way.value_or(Refusal::kSlowClient));
-  connection.is_answering = connection.is_sending = false;
+  connection.is_answering = connection.is_checked = connection.is_sending = false;
   connection.since = Clock::now();
   connection.deadline = connection.since + limits_.idle;
   if (is_stopping_) Cut(connection);

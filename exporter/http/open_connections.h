@@ -26,6 +26,7 @@ struct OpenConnection {
   std::shared_ptr<const void> held;
   Clock::time_point deadline;
   bool is_answering = false;
+  bool is_checked = false;  // its password is, or waits for that
   bool is_sending = false;  // its answer is made
   bool is_cut = false;
   Clock::time_point since = Clock::now();  // that it waits, has its answer made, or sends it
@@ -52,9 +53,9 @@ class OpenConnections {
 
   // Whether one more of that address may come. Where there are as many as may be, of the address or
   // in all, the one that waits longest for a request gives way. If all are being answered, the
-  // address gets no more than its limit. In all, the answer that has been sent the longest gives
-  // way, and then the oldest of the address with most connections: an address that has none gets
-  // one.
+  // address gets no more than its limit. In all, the one whose password has waited the longest to
+  // be checked gives way, then the answer that has been sent the longest, and then the oldest of
+  // the address with most connections: an address that has none gets one.
   bool MakeRoom(const std::string& address);
 
   // One that came. The socket stays open until Remove(), which others own; `held` is kept until
@@ -63,6 +64,7 @@ class OpenConnections {
   // A request is complete; false where the connection has been cut. Then the answer begins to be
   // sent, goes on, and ends, taken by the peer or not.
   bool BeginAnswer(OpenConnection& connection);
+  void SetChecked(OpenConnection& connection, bool is_checked);
   void BeginSending(OpenConnection& connection);
   void OnSent(OpenConnection& connection);
   void EndAnswer(OpenConnection& connection, bool is_taken);

@@ -156,6 +156,34 @@ TEST_F(OpenConnectionsTest, AnAddressWithoutAConnectionGetsOne) {
   for (OpenConnection* const connection : connections) open.Remove(*connection);
 }
 
+// Regression: wrong passwords of as many addresses as there may be connections kept everybody out.
+TEST_F(OpenConnectionsTest, ThePasswordThatWaitsLongestGivesWay) {
+  OpenConnections open(kNoHurry, on_refusal_);
+  const Pair a, b, c;
+  std::vector<OpenConnection*> connections{&open.Add(a.server(), "1"), &open.Add(b.server(), "2"),
+                                           &open.Add(c.server(), "3")};
+  for (OpenConnection* const connection : connections) {
+    EXPECT_TRUE(open.BeginAnswer(*connection));
+    open.SetChecked(*connection, true);
+  }
+  open.SetChecked(*connections[0], false);
+  ASSERT_TRUE(open.MakeRoom("4"));
+  EXPECT_TRUE(b.IsCut());
+  EXPECT_TRUE(a.IsOpen()) << "its password was right";
+  open.EndAnswer(*connections[1], false);
+  open.Remove(*connections[1]);
+  open.BeginSending(*connections[2]);
+  const Pair d;
+  connections[1] = &open.Add(d.server(), "4");
+  EXPECT_TRUE(open.BeginAnswer(*connections[1]));
+  open.SetChecked(*connections[1], true);
+  ASSERT_TRUE(open.MakeRoom("5"));
+  EXPECT_TRUE(d.IsCut()) << "before one that gets its answer";
+  EXPECT_TRUE(a.IsOpen() && c.IsOpen());
+  EXPECT_THAT(refused_, testing::ElementsAre(Refusal::kConnectionLimit));
+  for (OpenConnection* const connection : connections) open.Remove(*connection);
+}
+
 TEST_F(OpenConnectionsTest, CutsARequestThatTakesTooLong) {
   OpenConnections::Limits limits = kNoHurry;
   limits.request = milliseconds(1);

@@ -26,6 +26,7 @@ enum class Refusal : uint8_t {
   kSlowClient,
   kUnauthorized,
   kPasswordChecks,
+  kPasswordChecksInAll,
   kCount
 };
 inline constexpr size_t kRefusalCount = kCountOf<Refusal>;
@@ -53,6 +54,8 @@ inline constexpr CodeTable<Refusal> kRefusals{{
     {Refusal::kUnauthorized, "unauthorized", "no password, or a wrong one"},
     {Refusal::kPasswordChecks, "password_checks",
      "another password of the address was waiting to be checked"},
+    {Refusal::kPasswordChecksInAll, "password_checks_in_all",
+     "as many passwords as may wait were waiting to be checked, of addresses that had tried fewer"},
 }};
 static_assert(IsInOrder(kRefusals));
 

@@ -60,13 +60,20 @@ HttpResponse WebGuard::Answer(const HttpRequest& request) {
 
 HttpResponse WebGuard::Unlocked(const HttpRequest& request, const WebConfig& config) {
   if (config.users.empty()) return handler_(request);
-  switch (auth_.Check(request.authorization, config.users, request.client)) {
+  request.on_check(true);
+  const BasicAuth::Verdict verdict =
+      auth_.Check(request.authorization, config.users, request.client);
+  request.on_check(false);
+  switch (verdict) {
     case BasicAuth::Verdict::kRight:
       return handler_(request);
     case BasicAuth::Verdict::kBusy:
       on_refusal_(Refusal::kPasswordChecks);
       return Plain(503, "Another password of this address is being checked\n",
                    {{"Retry-After", "1"}});
+    case BasicAuth::Verdict::kTooMany:
+      on_refusal_(Refusal::kPasswordChecksInAll);
+      return Plain(503, "Too many passwords wait to be checked\n", {{"Retry-After", "1"}});
     case BasicAuth::Verdict::kWrong:
       break;
   }

@@ -111,6 +111,73 @@ TEST(BasicAuthTest, WrongPasswordsOfOneAddressDelayAnotherByOneCheck) {
   for (std::thread& thread : flood) thread.join();
 }
 
+// Wrong passwords of some addresses, each with a request after the other, without a pause.
+class Flood {
+ public:
+  Flood(BasicAuth& auth, const BasicAuth::Users& users, int addresses) {
+    for (int i = 0; i < addresses; ++i) {
+      threads_.emplace_back([this, &auth, &users, i] {
+        for (int tries = 0; !is_over_; ++tries) {
+          auth.Check(kAliceWrong, users, "flood " + std::to_string(i));
+          refused_once_ += tries == 0 ? 1 : 0;
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+      });
+    }
+    while (refused_once_ < addresses) std::this_thread::yield();
+  }
+  ~Flood() {
+    is_over_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  std::atomic<bool> is_over_ = false;
+  std::atomic<int> refused_once_ = 0;
+  std::vector<std::thread> threads_;
+};
+
+// Of a cost at which a flood without a pause still has as many checks waiting as may be.
+std::string FloodedHashOf(const std::string& password) {
+  crypt_data memory{};
+  return crypt_r(password.c_str(), "$2b$08$abcdefghijklmnopqrstuu", &memory);
+}
+
+// Regression: without a limit in all, each address of a flood delayed a right password by a check.
+TEST(BasicAuthTest, AnAddressThatComesForTheFirstTimeOvertakesAFlood) {
+  const BasicAuth::Users users{{"alice", FloodedHashOf("secret")}};
+  BasicAuth auth;
+  const Flood flood(auth, users, static_cast<int>(kWaitingPasswordChecks) + 8);
+  EXPECT_EQ(auth.Check(kAliceSecret, users, "1"), BasicAuth::Verdict::kRight);
+  const uint64_t checks = auth.checks_made();
+  EXPECT_EQ(auth.Check(kAliceSecret, users, "2"), BasicAuth::Verdict::kRight);
+  EXPECT_LE(auth.checks_made(), checks + 1) << "a known one does not wait";
+}
+
+TEST_F(WebGuardTest, CountsPasswordsThatAreTooMany) {
+  Write("basic_auth_users: {alice: '" + FloodedHashOf("secret") + "'}");
+  std::string error;
+  WebConfigFile file(path_, error);
+  std::atomic<int> too_many = 0;
+  WebGuard guard(file, Page,
+                 [&](Refusal refusal) { too_many += refusal == Refusal::kPasswordChecksInAll; });
+  std::atomic<int> checked = 0, busy = 0;
+  std::vector<std::thread> clients;
+  for (size_t i = 0; i < kWaitingPasswordChecks + 8; ++i) {
+    clients.emplace_back([&, i] {
+      HttpRequest request{.path = "/", .accept = "", .accept_encoding = ""};
+      request.authorization = kAliceWrong;
+      request.client = std::to_string(i);
+      request.on_check = [&](bool is_checked) { checked += is_checked ? 1 : -1; };
+      while (too_many == 0) busy += guard.Answer(request).status == 503 ? 1 : 0;
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_GT(too_many, 0);
+  EXPECT_EQ(busy, too_many);
+  EXPECT_EQ(checked, 0) << "each check has an end";
+}
+
 // Two scrape jobs of one server, after a restart of the daemon.
 TEST(BasicAuthTest, RequestsWithEqualPasswordsShareACheck) {
   const BasicAuth::Users users{{"alice", SlowHashOf("secret")}};

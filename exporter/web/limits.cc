@@ -59,6 +59,7 @@ std::vector<Limit> Limits(size_t series_limit) {
       {Metric::kLimitSeconds, "keep_alive", InSeconds(kKeepAliveLimit)},
       {Metric::kLimitSeconds, "answer", InSeconds(kAnswerLimit)},
       {Metric::kLimit, "password_checks", Value(kPasswordChecksPerAddress)},
+      {Metric::kLimit, "password_checks_in_all", Value(kWaitingPasswordChecks)},
       {Metric::kLimit, "history_series", Value(kHistorySeries)},
       {Metric::kLimit, "history_ranks", Value(kHistoryRanks)},
       {Metric::kLimit, "history_traffic", Value(kHistoryTraffic)},
