@@ -437,7 +437,7 @@ std::string ServeUntilSignal(const Options& options, const sigset_t& signals) {
     handler = [&](const HttpRequest& request) { return hosts->Answer(request); };
   }
   HttpServer server(std::move(handler), on_refusal);
-  budget.SetGiveWay([&] { return server.GiveWay(); });
+  budget.SetGiveWay([&] { return pages.GiveWay() || server.GiveWay(); });
   const std::shared_ptr<void> until_the_server_ends(nullptr,
                                                     [&](void*) { budget.SetGiveWay(nullptr); });
   error = options.uses_systemd_socket ? server.StartAtPassedSockets(security.tls.get())

@@ -29,23 +29,40 @@ class SharedRead {
   std::shared_ptr<const Result> Get() {
     const uint64_t begun_before = begun_.load();
     const std::lock_guard lock(mutex_);
-    if (latest_number_ > begun_before || IsYoung()) return latest_;
+    if (auto latest = Latest(begun_before)) return latest;
+    Forget();  // so that there are not two at a time
     const uint64_t number = begun_.fetch_add(1) + 1;
-    latest_ = read_();
+    std::shared_ptr<const Result> result = read_();
+    const std::lock_guard latest_lock(latest_mutex_);
+    latest_ = result;
     latest_number_ = number;
     ended_ = std::chrono::steady_clock::now();
-    return latest_;
+    return result;
+  }
+
+  // Lets go of a result that serves no later call; false if there is none. Waits for no read, so
+  // the read itself may call it.
+  bool Forget() {
+    std::shared_ptr<const Result> old;  // freed after the lock
+    const std::lock_guard lock(latest_mutex_);
+    if (latest_ == nullptr || IsYoung()) return false;
+    old.swap(latest_);
+    return true;
   }
 
  private:
-  bool IsYoung() const {
-    return latest_ != nullptr && std::chrono::steady_clock::now() - ended_ < lifetime_;
+  // One of a read that began after `begun_before`, or a young one; null if there is none.
+  std::shared_ptr<const Result> Latest(uint64_t begun_before) {
+    const std::lock_guard lock(latest_mutex_);
+    return latest_number_ > begun_before || IsYoung() ? latest_ : nullptr;
   }
+  bool IsYoung() const { return std::chrono::steady_clock::now() - ended_ < lifetime_; }
 
   const std::function<std::shared_ptr<const Result>()> read_;
   const std::chrono::steady_clock::duration lifetime_;
   std::atomic<uint64_t> begun_{0};
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;         // held during a read
+  std::mutex latest_mutex_;  // guards what follows
   std::shared_ptr<const Result> latest_;
   uint64_t latest_number_ = 0;
   std::chrono::steady_clock::time_point ended_;  // of the read of latest_

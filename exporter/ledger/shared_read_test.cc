@@ -33,6 +33,27 @@ TEST(SharedReadTest, ServesAResultAgainWhileItIsYoung) {
   EXPECT_EQ(*short_lived.Get(), 3);
 }
 
+// Regression: two results took memory during a read, and the older one after its lifetime.
+TEST(SharedReadTest, LetsGoOfAnOldResult) {
+  std::weak_ptr<const int> before;
+  SharedRead<int> shared(
+      [&] {
+        EXPECT_TRUE(before.expired());
+        auto result = std::make_shared<const int>(1);
+        before = result;
+        return result;
+      },
+      std::chrono::nanoseconds(1));
+  shared.Get();
+  shared.Get();
+  EXPECT_TRUE(shared.Forget());
+  EXPECT_TRUE(before.expired());
+  EXPECT_FALSE(shared.Forget());
+  SharedRead<int> long_lived([] { return std::make_shared<const int>(1); }, std::chrono::hours(1));
+  long_lived.Get();
+  EXPECT_FALSE(long_lived.Forget());
+}
+
 TEST(SharedReadTest, GoesOnAfterAReadThatThrew) {
   int reads = 0;
   SharedRead<int> shared([&] {

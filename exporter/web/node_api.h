@@ -40,6 +40,14 @@ class NodeApi {
     return Answer(request, HttpResponse().content_type, in_flight_);
   }
 
+  // Lets go of answers that are too old for another request; false if there are none. Any thread.
+  bool GiveWay() {
+    bool any = false;
+    for (SharedRead<Bodies>* const answers : {&nodes_, &findings_, &in_flight_})
+      any |= answers->Forget();
+    return any;
+  }
+
  private:
   // Null where there was no room for one.
   struct Bodies {

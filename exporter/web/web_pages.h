@@ -24,6 +24,10 @@ class WebPages {
 
   HttpResponse Answer(const HttpRequest& request);
 
+  // Frees memory that answers of before still take, though no request gets them any more. False if
+  // there is none. Any thread.
+  bool GiveWay() { return api_.GiveWay(); }
+
   // The findings alone, for commands on this node.
   HttpResponse AnswerFindings(const HttpRequest& request);
 

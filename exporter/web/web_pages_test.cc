@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "exporter/testing/decoded_families.h"
@@ -350,6 +351,24 @@ TEST(ScrapePageTest, RefusesAScrapeForWhosePageThereIsNoRoom) {
   EXPECT_THAT(
       std::string(page.Answer({}).bytes()),
       testing::HasSubstr("\nnccl_exporter_requests_refused_total{reason=\"answer_bytes\"} 1\n"));
+}
+
+// Regression: an answer that was taken long ago counted, and the next one was refused without any
+// slow client.
+TEST_F(WebPagesTest, AnswersThatNobodyTakesAnyMoreGiveWay) {
+  const HttpRequest node{.path = "/api/v1/node", .accept = "", .accept_encoding = ""};
+  EXPECT_EQ(pages_.Answer(node).status, 200);
+  const size_t bytes = budget_.held();
+  AnswerBudget tight(bytes + bytes / 2);
+  WebPages pages(books_, scrape_page_, history_, tight,
+                 {.node_name = "gpu-node-7", .telemetry_path = "/metrics"});
+  tight.SetGiveWay([&] { return pages.GiveWay(); });
+  EXPECT_EQ(pages.Answer(node).status, 200);
+  EXPECT_EQ(tight.Keep(std::string(bytes, ' ')), nullptr) << "it serves further requests";
+  std::this_thread::sleep_for(kApiLifetime);
+  EXPECT_EQ(pages.Answer(node).status, 200);
+  std::this_thread::sleep_for(kApiLifetime);
+  EXPECT_NE(tight.Keep(std::string(bytes, ' ')), nullptr) << "an answer of another kind";
 }
 
 TEST_F(WebPagesTest, IsNotReadyWhileTheDaemonSaysWhy) {
