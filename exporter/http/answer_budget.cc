@@ -24,7 +24,9 @@ bool AnswerBudget::GiveWay() {
 }
 
 AnswerBudget::Body AnswerBudget::Keep(std::string body) {
-  body.shrink_to_fit();  // the budget counts capacity
+  // The budget counts the capacity. A copy of a large body takes as much for a moment.
+  constexpr size_t kSlack = 8;
+  if (body.capacity() - body.size() > body.size() / kSlack) body.shrink_to_fit();
   const size_t bytes = body.capacity();
   const auto fits = [&] { return bytes <= limit_ && state_->held <= limit_ - bytes; };
   std::unique_lock lock(state_->mutex);

@@ -18,8 +18,12 @@ namespace nccl_exporter::exporter {
 // segments take leaves so much of the 256 MiB that the chart allows.
 inline constexpr size_t kAnswerBudgetBytes = size_t{24} << 20;
 
-// Time that a new body waits for room. A connection that is cut lets its body go within
-// milliseconds.
+// Maximum of an answer of /api/v1/node: some thousand communicators with their history. It is a
+// third of the budget, so that there is room for it beside pages and beside its compressed form.
+inline constexpr size_t kNodeAnswerBytes = kAnswerBudgetBytes / 3;
+
+// Time that a new body waits for room. A connection that is cut lets its body go
+// within milliseconds.
 inline constexpr std::chrono::milliseconds kRoomPatience{1000};
 
 class AnswerBudget {

@@ -52,6 +52,7 @@ std::vector<Limit> Limits(size_t series_limit) {
       {Metric::kLimitSeconds, "scrape", InSeconds(kDefaultScrapeBudget)},
       {Metric::kLimit, "connections", Value(kConnectionLimit)},
       {Metric::kLimit, "connections_per_address", Value(kConnectionsPerAddress)},
+      {Metric::kLimitBytes, "node_answer", Value(kNodeAnswerBytes)},
       {Metric::kLimitBytes, "url", Value(kUrlLimitBytes)},
       {Metric::kLimitBytes, "headers", Value(kHeadersLimitBytes)},
       {Metric::kLimitBytes, "request", Value(kRequestBufferBytes)},

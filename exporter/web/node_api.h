@@ -3,6 +3,8 @@
 // kApiLifetime, however many look at them.
 #pragma once
 
+#include <malloc.h>
+
 #include <chrono>
 #include <memory>
 #include <string>
@@ -105,10 +107,16 @@ inline HttpResponse NodeApi::Answer(const HttpRequest& request, std::string_view
 }
 
 inline std::shared_ptr<const NodeApi::Bodies> NodeApi::Make(Write* write) {
-  const std::shared_ptr<const collector::NodeSnapshot> node = books_.Take()->node;
   const auto bodies = std::make_shared<Bodies>();
   std::string text;
-  watch_.Read([&](const NodeJudge& judge) { text = write(*node, judge, facts_); });
+  {
+    const std::shared_ptr<const collector::NodeSnapshot> node = books_.Take()->node;
+    watch_.Read([&](const NodeJudge& judge) { text = write(*node, judge, facts_); });
+  }
+  // What it took to write a large one would stay with us as holes between what others have
+  // allocated meanwhile.
+  constexpr size_t kLargeBytes = size_t{1} << 20;
+  if (text.size() >= kLargeBytes) malloc_trim(0);
   bodies->compressed = budget_.Keep(Gzip(text));
   bodies->plain = budget_.Keep(std::move(text));
   return bodies;

@@ -16,6 +16,7 @@
 #include "exporter/series/labels/series_labels.h"
 #include "exporter/text/utf8.h"
 #include "exporter/text/version.h"
+#include "exporter/web/bounded_list.h"
 #include "exporter/web/directory_states.h"
 #include "exporter/web/waiting_json.h"
 #include "exporter/web/web_paths.h"
@@ -328,37 +329,57 @@ std::string NodeJson(const collector::NodeSnapshot& node, const NodeJudge& judge
   const Judgement judgement = judge.Judge(node);
   const RanksWindow recent_ranks = history.RecentRanks(kRecentSeconds);
   std::array<uint64_t, kLossCount> losses{};
-  Json processes = Json::array(), communicators = Json::array();
+  std::set<collector::CommunicatorKey> found;
+  for (const Finding& finding : judgement.findings)
+    if (finding.communicator) found.insert(*finding.communicator);
+  BoundedList processes, communicators;
   for (const collector::ProcessSnapshot& process : node.processes) {
     for (size_t i = 0; i < losses.size(); ++i) losses[i] += process.losses[i];
-    processes.push_back(ProcessJson(process));
+    const bool is_killed = !process.is_alive && !HasEnded(process);
+    processes.Add(process.uid, is_killed || process.is_stopped.value_or(false),
+                  [&process] { return ProcessJson(process); });
   }
-  for (const CommunicatorOnNode& of : CommunicatorsOnNode(node)) {
-    communicators.push_back(CommunicatorJson(of, history, recent_ranks, judgement.findings));
+  const std::vector<CommunicatorOnNode> in_use = CommunicatorsOnNode(node);
+  for (const CommunicatorOnNode& of : in_use) {
+    communicators.Add(of.key.uid, found.contains(of.key), [&] {
+      return CommunicatorJson(of, history, recent_ranks, judgement.findings);
+    });
   }
-  const Json answer{{"api", "v1"},
-                    {"exporter", ExporterJson(facts)},
-                    {"node", Text(facts.node_name)},
-                    {"taken", TimeJson(node.taken_realtime_ns)},
-                    {"links", {{"metrics", facts.telemetry_path}, {"in_flight", kInFlightPath}}},
-                    {"findings", FindingsJson(judgement)},
-                    {"looked_at", LookedAtJson(judgement)},
-                    {"directories", DirectoriesJson(facts.segment_directories)},
-                    {"segments",
-                     {{"live", node.segments.live},
-                      {"starting", node.segments.starting},
-                      {"exited", node.segments.exited},
-                      {"unusable", node.segments.unusable}}},
-                    {"segment_errors", NamedCounts(collector::kSegmentErrors, node.segment_errors)},
-                    {"segment_troubles", SegmentTroubles(node)},
-                    {"losses", LossesOf(losses)},
-                    {"uncompared_operations",
-                     NamedCounts(collector::kUncomparedReasons, node.uncompared_operations)},
-                    {"history", HistoryFrame(history)},
-                    {"processes", std::move(processes)},
-                    {"communicators", std::move(communicators)}};
-  // Texts are valid UTF-8 here. If one were not, `replace` keeps the answer; the default throws.
-  return answer.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+  std::string answer =
+      Dump({{"api", "v1"},
+            {"exporter", ExporterJson(facts)},
+            {"node", Text(facts.node_name)},
+            {"taken", TimeJson(node.taken_realtime_ns)},
+            {"links", {{"metrics", facts.telemetry_path}, {"in_flight", kInFlightPath}}},
+            {"findings", FindingsJson(judgement)},
+            {"looked_at", LookedAtJson(judgement)},
+            {"directories", DirectoriesJson(facts.segment_directories)},
+            {"segments",
+             {{"live", node.segments.live},
+              {"starting", node.segments.starting},
+              {"exited", node.segments.exited},
+              {"unusable", node.segments.unusable}}},
+            {"segment_errors", NamedCounts(collector::kSegmentErrors, node.segment_errors)},
+            {"segment_troubles", SegmentTroubles(node)},
+            {"losses", LossesOf(losses)},
+            {"uncompared_operations",
+             NamedCounts(collector::kUncomparedReasons, node.uncompared_operations)},
+            {"history", HistoryFrame(history)}});
+  constexpr size_t kEndBytes = 256;  // of what follows the lists
+  // Each list can use what is left, processes at most half of it.
+  const auto left = [&] {
+    return facts.node_answer_bytes - std::min(facts.node_answer_bytes, answer.size());
+  };
+  answer.reserve(facts.node_answer_bytes + kEndBytes);  // it is not copied as it grows
+  answer.back() = ',';
+  answer += "\"processes\":";
+  processes.Write(left() / 2, answer);
+  answer += ",\"communicators\":";
+  communicators.Write(left(), answer);
+  answer += ",\"left_out\":" + Dump({{"processes", processes.left_out()},
+                                     {"communicators", communicators.left_out()}});
+  answer += "}\n";
+  return answer;
 }
 
 std::string FindingsAnswer(const collector::NodeSnapshot& node, const NodeJudge& judge,
@@ -371,7 +392,7 @@ std::string FindingsAnswer(const collector::NodeSnapshot& node, const NodeJudge&
                     {"findings", FindingsJson(judgement)},
                     {"looked_at", LookedAtJson(judgement)},
                     {"watches", WatchesJson(facts.segment_directories)}};
-  return answer.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+  return Dump(answer) + '\n';
 }
 
 }  // namespace nccl_exporter::exporter

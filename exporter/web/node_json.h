@@ -3,6 +3,7 @@
 // looks at the watched directories, and depends on nothing else that changes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/findings/node_judge.h"
+#include "exporter/http/answer_budget.h"
 
 namespace nccl_exporter::exporter {
 
@@ -22,6 +24,7 @@ struct DaemonFacts {
   std::string commit{};                            // exporter/commit.h; empty: not known
   // Why the daemon is not ready, one line; empty if it is. Any thread.
   std::function<std::string()> fault = [] { return std::string(); };
+  size_t node_answer_bytes = kNodeAnswerBytes;  // maximum of NodeJson()
 };
 
 // The time over which rates and means are computed.
@@ -34,6 +37,8 @@ inline constexpr size_t kListedInFlight = 4;
 std::string FindingsAnswer(const collector::NodeSnapshot& node, const NodeJudge& judge,
                            const DaemonFacts& facts);
 
+// Communicators and processes beyond the limit are left out, and counted in the answer. Users
+// share it. Of one user those come first that have findings or are killed or stopped.
 std::string NodeJson(const collector::NodeSnapshot& node, const NodeJudge& judge,
                      const DaemonFacts& facts);
 

@@ -83,6 +83,81 @@ class NodeJsonTest : public testing::Test {
   json answer_;
 };
 
+// A node of two users, one of which has many communicators.
+collector::NodeSnapshot CrowdedNode() {
+  collector::NodeSnapshot node;
+  for (const uint64_t uid : {uint64_t{1001}, uint64_t{1002}}) {
+    collector::ProcessSnapshot process;
+    process.uid = uid;
+    process.is_alive = true;
+    process.segment = std::to_string(uid);
+    for (uint32_t i = 0; i < (uid == 1001 ? 200u : 2u); ++i) {
+      collector::CommunicatorSnapshot communicator;
+      communicator.has_identity = true;
+      communicator.id = i + 1;
+      communicator.slot = i;
+      communicator.ranks = communicator.nodes = 1;
+      process.communicators.push_back(communicator);
+    }
+    node.processes.push_back(process);
+  }
+  return node;
+}
+
+std::string AnswerWithin(size_t limit, const collector::NodeSnapshot& node,
+                         const NodeJudge& judge) {
+  return NodeJson(node, judge,
+                  {.node_name = "n1", .telemetry_path = "/metrics", .node_answer_bytes = limit});
+}
+
+// Regression: one user's communicators made the answer, and the memory for it, as large as they
+// liked.
+TEST(NodeAnswerTest, LeavesOutWhatIsBeyondItsLimit) {
+  const collector::NodeSnapshot node = CrowdedNode();
+  NodeJudge judge;
+  judge.Record(BookOf(node), 0);
+  const std::string whole = AnswerWithin(kNodeAnswerBytes, node, judge);
+  EXPECT_EQ(json::parse(whole)["left_out"], json({{"processes", 0}, {"communicators", 0}}));
+  const size_t limit = whole.size() / 2;
+  const std::string text = AnswerWithin(limit, node, judge);
+  EXPECT_LE(text.size(), limit + 64) << "beside the counts of what is left out";
+  EXPECT_GT(text.size(), limit * 9 / 10);
+  const json answer = json::parse(text);
+  size_t of_other = 0;
+  for (const json& communicator : answer["communicators"]) of_other += communicator["uid"] == 1002;
+  EXPECT_EQ(of_other, 2u) << "the user with few loses none";
+  EXPECT_GT(answer["communicators"].size(), 50u);
+  EXPECT_EQ(answer["left_out"]["communicators"], 202 - answer["communicators"].size());
+  EXPECT_EQ(answer["processes"].size(), 2u);
+  const json none = json::parse(AnswerWithin(1, node, judge));
+  EXPECT_EQ(none["communicators"], json::array());
+  EXPECT_EQ(none["left_out"], json({{"processes", 2}, {"communicators", 202}}));
+}
+
+TEST(NodeAnswerTest, ListsThoseInTroubleFirst) {
+  collector::NodeSnapshot node = CrowdedNode();
+  node.processes.resize(1);
+  for (int i = 0; i < 200; ++i) {
+    collector::ProcessSnapshot process;
+    process.uid = 1001;
+    process.pid = 2000 + i;
+    process.is_alive = true;
+    process.is_stopped = i == 199;
+    node.processes.push_back(process);
+  }
+  node.taken_realtime_ns = 100 * kStepNs;
+  // Of the last communicator a rank is missing.
+  node.processes[0].communicators.back().ranks = 2;
+  NodeJudge judge;
+  judge.Record(BookOf(node), node.taken_realtime_ns);
+  const std::string whole = AnswerWithin(kNodeAnswerBytes, node, judge);
+  const json answer = json::parse(AnswerWithin(whole.size() / 3, node, judge));
+  ASSERT_GT(answer["left_out"]["communicators"], 0);
+  ASSERT_GT(answer["left_out"]["processes"], 0);
+  EXPECT_EQ(answer["communicators"].back()["ranks"], 2);
+  EXPECT_EQ(answer["processes"].back()["stopped"], true);
+}
+
 TEST_F(NodeJsonTest, NamesTheNodeAndTheDaemon) {
   EXPECT_EQ(answer_["api"], "v1");
   EXPECT_EQ(answer_["node"], "n1");

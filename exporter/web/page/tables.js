@@ -12,7 +12,8 @@ export const showTiles = (node) => {
   const working = node.processes.filter((process) => !process.ended).length;
   const each = (value) => working ? value / working : null;
   setText(byId('tile-processes'), running === node.processes.length ? String(running) : `${running} of ${node.processes.length} run`);
-  setText(byId('tile-communicators'), String(node.communicators.length));
+  const listed = node.communicators.length, leftOut = node.left_out?.communicators ?? 0;
+  setText(byId('tile-communicators'), leftOut ? `${listed} of ${listed + leftOut} listed` : String(listed));
   setText(byId('tile-operations'), perSecond(count)(each(sum((item) => item.recent.operations_per_second))));
   setText(byId('tile-bytes'), perSecond(bytes)(each(sum((item) => item.recent.bytes_per_second))));
 };
