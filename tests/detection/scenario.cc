@@ -102,7 +102,8 @@ Action ReadAction(const nlohmann::json& json, const Victims& victims) {
 }
 
 Expectation ReadExpectation(const nlohmann::json& json, const Victims& victims) {
-  AllowOnly(json, {"alert", "name", "job", "severity", "rank", "ranks", "node", "from", "to"});
+  AllowOnly(json,
+            {"alert", "name", "job", "severity", "rank", "ranks", "node", "page", "from", "to"});
   Expectation expectation{.alert = json.at("alert"),
                           .name = json.value("name", ""),
                           .job = json.value("job", ""),
@@ -110,6 +111,7 @@ Expectation ReadExpectation(const nlohmann::json& json, const Victims& victims) 
                           .rank = json.contains("rank") ? victims.Number(json["rank"]) : -1,
                           .ranks = json.value("ranks", 1),
                           .node = json.contains("node") ? victims.Number(json["node"]) : -1,
+                          .is_on_page = json.value("page", true),
                           .from = json.at("from")};
   if (json.contains("to")) expectation.to = json["to"].get<double>();
   return expectation;

@@ -39,6 +39,7 @@ struct Expectation {
   int rank = -1;                  // global, to be named; -1: none
   int ranks = 1;                  // of its process: any of them may be named
   int node = -1;                  // to be named by the node, or by any of its ranks
+  bool is_on_page = true;         // the daemon of the node can find it by itself
   double from = 0;                // not before
   std::optional<double> to = {};  // the trouble ends; nothing: it lasts
 };

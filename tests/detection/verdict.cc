@@ -141,7 +141,7 @@ Scenario WithPageExpectations(Scenario scenario) {
       expectation.node = expectation.rank / scenario.jobs.front().ranks_per_node;
       expectation.rank = -1;
     }
-    (names && !is_whole_node ? scenario.expected : scenario.tolerated).push_back(expectation);
+    (names && !is_whole_node && expectation.is_on_page ? scenario.expected : scenario.tolerated).push_back(expectation);
   }
   const std::vector<Expectation> tolerated = scenario.tolerated;
   for (Expectation expectation : tolerated) {

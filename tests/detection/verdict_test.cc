@@ -225,6 +225,19 @@ TEST(PageExpectations, ANodeThatIsLateAsAWholeCannotKnowIt) {
   EXPECT_FALSE(verdict.classes.contains("page-straggler"));
 }
 
+TEST(PageExpectations, ARankWithoutPeersOnItsNodeNeedNotBeFoundThere) {
+  Scenario scenario = SlowRank();
+  scenario.expected.front().is_on_page = false;
+  scenario = WithPageExpectations(scenario);
+  const std::map<std::string, std::string> classes{{"page:late_rank", "page-straggler"}};
+  const auto judged = [&](const char* rank) {
+    return Judge(scenario, {Alert("page:late_rank", 30, {{"comm", "c0"}, {"rank", rank}})},
+                 kDirectory, classes);
+  };
+  EXPECT_FALSE(judged("1").classes.contains("page-straggler"));
+  EXPECT_EQ(judged("2").classes.at("page-straggler").false_alarms, 1);
+}
+
 TEST(PageExpectations, AProcessWithSeveralRanksIsFoundByAnyOfThem) {
   Scenario process = Expecting({{.alert = "culprit", .rank = 9, .ranks = 4, .from = 20}});
   process.jobs = {{.ranks_per_node = 8}};
