@@ -25,10 +25,11 @@ namespace {
 
 // An answer is handed over in parts of this size, and its time is looked at between them.
 constexpr size_t kPartBytes = 16384;
-// Of the thread of a connection: a TLS handshake takes the most, some 30 KB. Only what is touched
+// Stack of a connection's thread: a TLS handshake takes the most, some 30 KB. Only what is touched
 // is memory.
 constexpr size_t kStackBytes = size_t{512} << 10;
-// How long a stop waits for answers in progress: well within the 30 s that Kubernetes gives.
+// Longest time that a stop waits for answers in progress: well within the 30 s that Kubernetes
+// gives.
 constexpr std::chrono::seconds kDrainLimit{5};
 // The library's own limit stands behind ours, for those that have given way and are about to go.
 constexpr unsigned kLibraryConnectionLimit = 2 * kConnectionLimit;
@@ -118,7 +119,8 @@ bool HasAmbiguousLength(MHD_Connection* connection) {
   return lengths > 1;
 }
 
-// Of a target in absolute form (http://host:port/path): leaves the path, and returns host and port.
+// Takes the authority from a target in absolute form (http://host:port/path): leaves the path, and
+// returns host and port.
 std::string TakeAuthority(std::string& path) {
   constexpr std::string_view kSeparator = "://";
   const size_t separator = path.find(kSeparator);
@@ -160,8 +162,8 @@ void AddHeaders(MHD_Response* answer, const HttpResponse& response) {
   if (!has_no_sniff) MHD_add_response_header(answer, kNoSniff, "nosniff");
 }
 
-// Of MHD_OPTION_HTTPS_CERT_CALLBACK2, without which there is no TLS: sessions get their
-// certificates by TlsContext.
+// Callback of MHD_OPTION_HTTPS_CERT_CALLBACK2, without which there is no TLS. It gives no
+// certificate: sessions get theirs by TlsContext.
 int NoCertificate(gnutls_session_t, const gnutls_cert_retr_st*, gnutls_pcert_st**, unsigned*,
                   gnutls_ocsp_data_st**, unsigned*, gnutls_privkey_t*, unsigned*) {
   return -1;

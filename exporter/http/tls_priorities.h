@@ -8,7 +8,7 @@
 
 namespace nccl_exporter::exporter {
 
-// What is wrong stands in `error`, one line: a curve that is unknown.
+// `error` gets one line if something is wrong: a curve that is unknown.
 std::string TlsPriorities(const TlsConfig& config, std::string& error);
 
 }  // namespace nccl_exporter::exporter

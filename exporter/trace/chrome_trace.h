@@ -21,7 +21,7 @@ std::string EventsOf(const ClockAlignment& alignment, int64_t base_ns, int64_t f
 // under kTraceKey, from which other commands read it.
 std::string ChromeTrace(const ClockAlignment& alignment);
 
-// What people call a communicator: its name, or its id.
+// Name of a communicator, or its id if it has none.
 std::string DisplayNameOf(const collector::TracedCommunicator& communicator);
 // "rank 5 (node-0, pid 4711)".
 std::string DisplayNameOf(const collector::NodeTrace& node,

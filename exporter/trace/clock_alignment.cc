@@ -72,8 +72,8 @@ void ClockAlignment::Clock::Include(int64_t from_ns, int64_t to_ns) {
   most_ns = std::max(most_ns, to_ns);
 }
 
-// Of each GPU and window only the closest order of both kinds: all others follow from it, but for
-// the drift within the window.
+// Keeps only the closest order of both kinds for each GPU and window: all others follow from it,
+// but for the drift within the window.
 void ClockAlignment::GatherOrders() {
   struct Closest {
     int64_t slack_ns = INT64_MAX;

@@ -36,7 +36,7 @@ namespace nccl_exporter::exporter {
 // The steps in which a GPU's clock may tick: 1024 ns on some (A100).
 inline constexpr int64_t kGpuTickNs = 1024;
 
-// What one member of a meeting did, by its own clock.
+// One member's part in a meeting, by its own clock.
 struct Participation {
   size_t clock = 0;
   int64_t start_ns = -collector::kMostTraceNs;  // it entered then or later; the limit: not known
@@ -59,7 +59,7 @@ class ClockAlignment {
   // `nodes` outlive this object. The axis is CLOCK_MONOTONIC of the first node. Throws nothing.
   explicit ClockAlignment(const TracedNodes& nodes);
 
-  // Of the CPU of a node, and of the kernel times of a communicator.
+  // Numbers of clocks: the CPU clock of a node, and that of a communicator's kernel times.
   size_t CpuClockOf(size_t node) const { return node; }
   size_t KernelClockOf(const TracePlace& place) const { return kernel_clocks_.at(place); }
 
@@ -74,12 +74,12 @@ class ClockAlignment {
 
   const TracedNodes& nodes() const { return nodes_; }
 
-  // The same of all clocks; where nothing binds a clock, not known.
+  // Offsets of all clocks against the axis; unknown if nothing binds a clock.
   const ClockBounds& Bounds() const { return bounds_; }
   // Bounds of all clocks against `axis`, one of them: closer than those by way of another axis.
   ClockBounds Against(size_t axis) const;
 
-  // Of collectives.
+  // Meetings of the collectives.
   const std::vector<Meeting>& meetings() const { return meetings_; }
   bool IsLeftOut(const Meeting& meeting) const { return group_is_left_out_[meeting.group]; }
   // Communicators and GPUs that were left out, since they contradict the others.

@@ -23,7 +23,7 @@ inline constexpr int64_t kSteadyNs = 64'000'000'000;
 // kMostWindows for each clock.
 inline constexpr int64_t kLeastWindowNs = 10'000'000;
 inline constexpr int64_t kMostWindows = 4096;
-// Of all clocks together: 16 MiB. A user can forge a clock for each communicator.
+// Limit for all clocks together: 16 MiB. A user can forge a clock for each communicator.
 inline constexpr int64_t kMostWindowsOfAll = int64_t{1} << 20;
 
 // In nanoseconds; the limits where nothing is known.
@@ -47,7 +47,7 @@ inline bool IsKnown(int64_t bound_ns) { return std::abs(bound_ns) < collector::k
 struct ClockWindows {
   int64_t origin_ns = 0;
   int64_t length_ns = kLeastWindowNs;
-  // How fast the offset grows, at least and at most.
+  // Rate of the offset's growth, at least and at most.
   double least_rate = -kMostDrift;
   double most_rate = kMostDrift;
   std::vector<OffsetBounds> bounds;  // in the middle of each window
@@ -70,7 +70,7 @@ struct ClockWindows {
   int64_t MiddleOf(size_t index) const {
     return origin_ns + static_cast<int64_t>(index) * length_ns + length_ns / 2;
   }
-  // What the bounds of a moment are `later_ns` later; negative: earlier. Each side for itself.
+  // Bounds of a moment, moved by `later_ns`; negative: to an earlier one. Each side for itself.
   int64_t MostLater(int64_t most_ns, int64_t later_ns) const;
   int64_t LeastLater(int64_t least_ns, int64_t later_ns) const;
 };

@@ -25,7 +25,7 @@ void Require(bool holds, const char* promise) {
   std::abort();
 }
 
-// Which add nothing to a profile.
+// Nodes that add nothing to a profile.
 const TracedNodes kNoNodes;
 
 bool IsOneLine(const std::string& fault) {

@@ -19,7 +19,7 @@ using nlohmann::json;
 // Perfetto takes numbers of processes of 32 bits.
 constexpr int64_t kMostPid = INT32_MAX / 2;
 
-// What is looked for in a file.
+// Findings of a scan of a file.
 struct Scan {
   bool has_events = false;  // the key at the top, with an array
   bool is_ours = false;

@@ -28,7 +28,7 @@ using nlohmann::json;
 // Names and labels are far shorter.
 constexpr size_t kTextLimitBytes = 4096;
 
-// What no trace of this program has.
+// Thrown for text that no trace of this program has.
 struct Foreign {
   std::string what;
 };
