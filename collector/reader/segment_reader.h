@@ -29,7 +29,7 @@ struct ReadTerms {
   // Retention of finalized communicators.
   std::chrono::nanoseconds retention = std::chrono::nanoseconds::max();
   uint64_t communicator_limit = layout::kMaxSlots;  // see kMaxCommunicators; 40 us each to read
-  uint64_t in_use_limit = 0;       // the same for those in use alone, where it is higher
+  uint64_t in_use_limit = 0;       // limit for those in use alone, where it is higher
   uint64_t* slots_left = nullptr;  // that may be examined, counted down; null: no limit
   // Whether FunctionSnapshot::duration_by_size is filled. It is a fifth of a slot more to copy, and
   // up to 21 KiB of memory for each communicator.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether the writer of a segment is alive: it holds a POSIX write lock on the file, which goes
 // with the process, also at SIGKILL, and which no child inherits. A process id would mean nothing
-// across PID namespaces and be reused. The kernel tells the holder of the lock, in our namespace:
+// across PID namespaces and be reused. The kernel reports the holder of the lock, in our namespace:
 // with its start time that shows a process that has lost its lock. The PID in the file is a claim.
 #pragma once
 
@@ -36,8 +36,9 @@ inline std::optional<char> ProcessState(std::string_view stat) {
   return stat[name_end + 2];
 }
 
-// What tells a process from a later one with its PID, and from itself after exec. The stack begins
-// at a random place; it is 0 where the caller may not trace the process.
+// Start time and stack of a process, which distinguish it from a later one with its PID, and from
+// itself after exec. The stack begins at a random place; it is 0 where the caller may not trace the
+// process.
 struct ProcessMark {
   uint64_t start_ticks = 0;
   uint64_t stack_begin = 0;
@@ -45,7 +46,7 @@ struct ProcessMark {
   bool operator==(const ProcessMark&) const = default;
 };
 
-// The same of the text of /proc/PID/stat (proc(5)). Nothing of a process that is ending: the kernel
+// Mark in the text of /proc/PID/stat (proc(5)). Nothing of a process that is ending: the kernel
 // takes its lock before its end, and GPUs make that last for seconds.
 inline std::optional<ProcessMark> MarkIn(std::string_view stat) {
   constexpr int kFlags = 9, kStartTime = 22, kStackBegin = 28;
@@ -65,9 +66,9 @@ inline std::optional<ProcessMark> MarkIn(std::string_view stat) {
   return mark.start_ticks != 0 ? std::optional(mark) : std::nullopt;
 }
 
-// Who holds the write lock. `descriptor` may be read-only. If the file system cannot tell, the
-// writer is taken for alive: nothing of it is lost then. Locks of the calling process itself are
-// not seen.
+// Finds the process that holds the write lock. `descriptor` may be read-only. If the file system
+// does not know, the writer is taken for alive: nothing of it is lost then. Locks of the calling
+// process itself are not seen.
 inline Writer FindWriter(int descriptor) {
   struct flock lock {};
   // Only a write lock conflicts with it: another reader's lock is no sign of a writer.

@@ -11,8 +11,8 @@
 
 namespace nccl_exporter::collector {
 
-// What communicators matter, the most first: in use, those of processes that have ended without
-// finalizing them, finalized, and finalized before the process ended.
+// Ranks of communicators by importance, the most important first: in use, those of processes that
+// have ended without finalizing them, finalized, and finalized before the process ended.
 inline constexpr size_t kRoomRanks = 4;
 
 // The room that the communicators of one file want, by rank.
@@ -32,7 +32,7 @@ inline std::vector<uint64_t> FairParts(const std::vector<uint64_t>& wanted, uint
   return parts;
 }
 
-// What a file may take.
+// Limits of the room of a file.
 struct RoomLimits {
   uint64_t all = 0;
   uint64_t in_use = 0;  // for communicators in use alone, if that is more
@@ -61,7 +61,7 @@ class SharedRoom {
     return {.all = own + spare_, .in_use = own + spare_ + least_of_others};
   }
 
-  // What the file has taken, within its limits. Once for each file.
+  // Notes the room that the file has taken, within its limits. Once for each file.
   void Take(size_t file, uint64_t taken) {
     const RoomWanted shares = SharesOf(file);
     const uint64_t all = Sum(shares) + spare_;
@@ -82,7 +82,7 @@ class SharedRoom {
   static uint64_t Sum(const RoomWanted& room) {
     return std::accumulate(room.begin(), room.end(), uint64_t{0});
   }
-  // What is left of them: each file has paid the same part.
+  // Rest of the shares: each file has paid the same part.
   RoomWanted SharesOf(size_t file) const {
     RoomWanted shares = shares_[file];
     for (size_t rank = 0; rank < kRoomRanks; ++rank) {

@@ -152,8 +152,8 @@ class Segment {
   std::optional<int64_t> process_monotonic_ns_;  // when it was looked for without the lock
   bool is_process_there_ = false;                // as of then
   bool goes_on_ = false;                         // it is there, and the lock is not
-  // Of a writer without a lock whose process is not seen: places of times in the file, the latest
-  // of them, when they were looked at, and when they were last seen to have grown.
+  // Signs of life of a writer without a lock whose process is not seen: places of times in the
+  // file, the latest of them, when they were looked at, and when they were last seen to have grown.
   std::vector<uint64_t> activity_offsets_;
   uint64_t activity_ns_ = 0;
   int64_t activity_monotonic_ns_ = 0;

@@ -51,8 +51,8 @@ bool Segment::GoesOn(const Moment& now, const std::set<pid_t>& writers) {
   return is_process_there_;
 }
 
-// Where the kernel does not tell the offset, the latest time in the file does: a process that works
-// writes the time again and again. A clock that is behind ours cannot be known in this way.
+// Where the kernel does not report the offset, the latest time in the file shows it: a process that
+// works writes the time again and again. A clock that is behind ours cannot be known in this way.
 void Segment::TakeClock(const FileStamp& stamp, const FileErrors& errors) {
   if (read_.ahead_ns <= kFutureNs) return;
   Count(SegmentError::kForeignClock,

@@ -22,8 +22,8 @@ inline constexpr size_t kAnswerBudgetBytes = size_t{24} << 20;
 // third of the budget, so that there is room for it beside pages and beside its compressed form.
 inline constexpr size_t kNodeAnswerBytes = kAnswerBudgetBytes / 3;
 
-// Time that a new body waits for room. A connection that is cut lets its body go
-// within milliseconds.
+// Time that a new body waits for room. A connection that is cut lets its body go within
+// milliseconds.
 inline constexpr std::chrono::milliseconds kRoomPatience{1000};
 
 class AnswerBudget {

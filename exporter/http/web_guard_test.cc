@@ -137,7 +137,7 @@ class Flood {
   std::vector<std::thread> threads_;
 };
 
-// Of a cost at which a flood without a pause still has as many checks waiting as may be.
+// A hash of such a cost that a flood without a pause still has as many checks waiting as may be.
 std::string FloodedHashOf(const std::string& password) {
   crypt_data memory{};
   return crypt_r(password.c_str(), "$2b$08$abcdefghijklmnopqrstuu", &memory);

@@ -242,7 +242,7 @@ TEST_F(CrowdedRoomTest, NorDoesOneThatThereWasRoomForBeforeALiveOneGrew) {
   EXPECT_EQ(Process(Snapshot(), "live.seg").communicators.size(), 50u);
 }
 
-// Of the living, too: what has been left out is wanted whole.
+// A living process, too, wants all of the communicators that were left out.
 TEST_F(CrowdedRoomTest, AFinalizedOneOfTheDeadKeepsNoRoomThatOneOfTheLivingLacks) {
   Large(kFit - 10, Finalized()).WriteTo(Path("dead.seg"));
   Snapshot();
