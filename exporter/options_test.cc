@@ -74,7 +74,8 @@ TEST(OptionsTest, AValueMayBeEmptyInBothSpellings) {
   EXPECT_EQ(without.findings_socket, "");
   EXPECT_EQ(without.retention, 3s);
   EXPECT_EQ(Parsed({"--findings.config=", "--web.config.file="}).web_config_file, "");
-  EXPECT_THAT(Parsed({"job", "--job=", "--uid=7"}).job.wanted.labels, testing::ElementsAre(""));
+  EXPECT_THAT(Parsed({"job", "--job=", "--uid=7"}).job.wanted,
+              testing::ElementsAre(testing::Pair("nccl_job", ""), testing::Pair("uid", "7")));
   EXPECT_THAT(Parsed({"trace", "--job=cluster=", "--last=3s"}).trace.wanted,
               testing::ElementsAre("cluster="))
       << "the value has a sign of its own";
