@@ -53,7 +53,8 @@ def a_late_node():
 def the_last_of_two_ranks():
     cluster = small(1, 2)
     cluster.late = lambda rank, t: 0.1 if rank == 1 and in_trouble(t) else 0
-    return cluster, until_over([rank_alert('NCCLLastArriver', 'dp', 1, 0, 1)], 2 * RATES + LATE_HOLD)
+    told = [rank_alert('NCCLStragglerRank', 'dp', 1, 0, 1), rank_alert('NCCLLastArriver', 'dp', 1, 0, 1)]
+    return cluster, until_over(told, 2 * RATES + LATE_HOLD)
 
 
 def a_rank_that_never_enters():
