@@ -14,10 +14,22 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// A straggler is one in so much of the judgements in which any rank of the communicator is.
+// A straggler is one in so much of the judgements in which any rank of the job is.
 constexpr double kShareOfJudgements = 0.75;
 // Memory is one bit per judgement: `history` has 40.
 constexpr int64_t kMostJudgements = 64;
+// Usual times are taken in one of so many: group nccl_ranks is evaluated as seldom.
+constexpr uint64_t kJudgementsPerUsualTime = 4;
+
+// The others wait longer by this part of what a late rank costs, at least; the rest is chance.
+constexpr double kShareOfCost = 0.25;
+
+// Values by judgement, the latest first: those of the judgements since are 0.
+void Shift(std::vector<double>& values, int judgements) {
+  const size_t passed = std::min(static_cast<size_t>(judgements), values.size());
+  std::ranges::rotate(values, values.end() - static_cast<ptrdiff_t>(passed));
+  std::fill_n(values.begin(), passed, 0);
+}
 
 }  // namespace
 
@@ -38,8 +50,10 @@ void LateRanks::Record(const collector::NodeSnapshot& node, const NodeHistory& h
   const int64_t passed = (now_ns_ - next_judgement_ns_) / interval + 1;
   next_judgement_ns_ += passed * interval;
   BeginJudgement(static_cast<int>(std::min(passed, kMostJudgements)));
-  const NodeRates rates = RatesOf(node, history, times_);
+  NodeRates rates = RatesOf(node, history, times_);
   lost_gpus_ = LostGpusOf(rates, times_);
+  FollowJobs(rates);
+  SubtractUsual(rates);
   const LateJudgement judgement = JudgeLateRanks(rates, times_);
   for (const collector::CommunicatorKey& key : judgement.uneven) {
     if (CommunicatorMemory* const communicator = Settled(key, times_.window))
@@ -59,7 +73,7 @@ void LateRanks::Follow(const collector::NodeSnapshot& node) {
     memory.has_all_ranks = communicator.ranks.size() == communicator.key.ranks;
     memory.is_compared = communicator.ranks.size() > 1;
     for (const RankOnNode& rank : communicator.ranks)
-      processes_[rank.process->file].last_seen_ns = now_ns_;
+      processes_[{rank.process->file, rank.communicator->gpu_index}].last_seen_ns = now_ns_;
   }
   // One that a snapshot missed is still the same.
   const auto is_gone = [&](const auto& entry) {
@@ -73,17 +87,27 @@ void LateRanks::BeginJudgement(int judgements_passed) {
   const auto shift = [&](Judgements& judgements) {
     judgements = judgements_passed < kMostJudgements ? judgements << judgements_passed : 0;
   };
-  for (auto& [file, process] : processes_) shift(process.culprit);
+  for (auto& [key, process] : processes_) {
+    shift(process.culprit);
+    shift(process.straggler);
+  }
+  for (auto& [key, job] : jobs_) {
+    shift(job.straggler);
+    shift(job.late);
+    Shift(job.busy, judgements_passed);
+  }
+  std::erase_if(jobs_, [](const auto& entry) {
+    const JobMemory& job = entry.second;
+    return job.late == 0 &&
+           std::ranges::all_of(job.busy, [](double busy) { return busy == 0; });
+  });
   for (auto& [key, communicator] : communicators_) {
-    shift(communicator.straggler);
     shift(communicator.uneven);
     for (auto& [rank, memory] : communicator.ranks) {
       shift(memory.late);
       shift(memory.straggler);
       shift(memory.last_arriver);
-      const size_t passed = std::min<size_t>(judgements_passed, memory.evidence.size());
-      std::ranges::rotate(memory.evidence, memory.evidence.end() - static_cast<ptrdiff_t>(passed));
-      std::fill_n(memory.evidence.begin(), passed, 0);
+      Shift(memory.evidence, judgements_passed);
     }
     // Only ranks that were late lately take memory: a user who makes many communicators does not
     // make this map grow.
@@ -91,6 +115,50 @@ void LateRanks::BeginJudgement(int judgements_passed) {
       const RankMemory& memory = entry.second;
       return (memory.late | memory.last_arriver) == 0 && memory.shown_until_ns < now_ns_;
     });
+  }
+}
+
+void LateRanks::FollowJobs(const NodeRates& rates) {
+  std::map<JobKey, std::map<size_t, double>> busy;  // by process
+  for (const PeerRates& peers : rates.peers) {
+    const JobKey job = JobKeyOf(peers.key);
+    jobs_[job].has_more_nodes |= peers.spans_nodes;
+    if (Settled(peers.key, times_.window) == nullptr) continue;
+    for (const RankRates& rank : peers.ranks)
+      busy[job][rank.process] = rates.processes[rank.process].busy;
+  }
+  for (const auto& [job, of_processes] : busy) {
+    std::vector<double> values;
+    for (const auto& [process, value] : of_processes) values.push_back(value);
+    JobMemory& memory = jobs_[job];
+    memory.busy.resize(static_cast<size_t>(std::popcount(Latest(times_.history))));
+    memory.busy.front() = UsualOf(values);
+  }
+}
+
+bool LateRanks::WaitsMore(const JobMemory& job, double cost) const {
+  double sum = 0;
+  int judgements = 0;
+  for (size_t i = 0; i < job.busy.size(); ++i) {
+    if (job.busy[i] == 0 || ((job.late >> i) & 1) != 0) continue;
+    sum += job.busy[i];
+    ++judgements;
+  }
+  return judgements == 0 || job.busy.front() - sum / judgements >= kShareOfCost * cost;
+}
+
+void LateRanks::SubtractUsual(NodeRates& rates) {
+  const bool is_recorded = judgements_++ % kJudgementsPerUsualTime == 0;
+  const auto most = static_cast<size_t>(times_.history / times_.interval) / kJudgementsPerUsualTime;
+  for (PeerRates& peers : rates.peers) {
+    if (!peers.is_pipeline) continue;
+    CommunicatorMemory& memory = communicators_[peers.key];
+    if (is_recorded) memory.usual.Record(peers, rates.processes, most);
+    if (Settled(peers.key, times_.warm_up) == nullptr) continue;
+    const bool was_late = std::ranges::any_of(
+        memory.ranks, [](const auto& entry) { return (entry.second.late & 2) != 0; });
+    if (is_recorded && !was_late) memory.usual.Settle();
+    memory.usual.SubtractFrom(peers, rates.processes);
   }
 }
 
@@ -113,7 +181,7 @@ void LateRanks::Judge(const LateCandidate& candidate, int64_t realtime_ns) {
   CommunicatorMemory* const communicator = Settled(candidate.communicator, times_.window);
   if (communicator == nullptr) return;
   RankMemory& rank = communicator->ranks[candidate.rank];
-  rank.process = candidate.process;
+  rank.process = {candidate.process, candidate.gpu};
   LateMeasures measures = candidate.measures;
   if (Settled(candidate.communicator, times_.arrivals_window() + times_.window) == nullptr)
     measures.is_last_arriver = false;
@@ -124,10 +192,14 @@ void LateRanks::Judge(const LateCandidate& candidate, int64_t realtime_ns) {
     if (is_new) rank.since_realtime_ns = realtime_ns;
     rank.measures = measures;
   }
-  if (measures.is_late) rank.late |= 1;
+  if (measures.is_late) {
+    rank.late |= 1;
+    jobs_[JobKeyOf(candidate.communicator)].late |= 1;
+  }
   if (measures.is_straggler) {
     rank.straggler |= 1;
-    communicator->straggler |= 1;
+    processes_[rank.process].straggler |= 1;
+    jobs_[JobKeyOf(candidate.communicator)].straggler |= 1;
   }
   if (measures.is_last_arriver) rank.last_arriver |= 1;
   rank.evidence.resize(static_cast<size_t>(std::popcount(Latest(times_.late_for()))));
@@ -154,22 +226,26 @@ void LateRanks::Confirm() {
   const Judgements latest = Latest(times_.late_for()), past = Latest(times_.history);
   const Judgements unbroken = Latest(times_.hold);
   for (auto& [key, communicator] : communicators_) {
+    const JobMemory& job = jobs_[JobKeyOf(key)];
     const auto of_job = lost_gpus_.find(JobKeyOf(key));
     const LostGpus lost = of_job == lost_gpus_.end() ? LostGpus() : of_job->second;
     for (auto& [number, rank] : communicator.ranks) {
       AddEvidence(communicator, rank);
       if (!IsWarm(communicator, rank)) continue;
-      // Unequal work makes now this rank late, now that one.
-      const bool is_usual = std::popcount(rank.straggler & past) >=
-                            kShareOfJudgements * std::popcount(communicator.straggler & past);
+      // Unequal work makes now this rank late, now that one: process:nccl_straggler:seldom.
+      const Judgements straggler = processes_[rank.process].straggler & past;
+      const bool is_seldom =
+          straggler != 0 &&
+          std::popcount(straggler) < kShareOfJudgements * std::popcount(job.straggler & past);
+      if (job.has_more_nodes && !WaitsMore(job, rank.measures.cost)) continue;
       const bool is_straggler =
-          (rank.straggler & 1) != 0 && is_usual &&
+          (rank.straggler & 1) != 0 && !is_seldom &&
           std::accumulate(rank.evidence.begin(), rank.evidence.end(), 0.0) >= times_.proof();
-      const bool is_last_arriver = (rank.last_arriver & unbroken) == unbroken;
+      const bool is_last_arriver = (rank.last_arriver & unbroken) == unbroken && !is_seldom;
       if (!is_straggler && !is_last_arriver) continue;
       // A rank that is late at the edge of a threshold is found in every other judgement: it stays
       // for as long as the alert keeps firing.
-      rank.shown_until_ns = now_ns_ + times_.late_for().count();
+      rank.shown_until_ns = now_ns_ + times_.shown_for().count();
       rank.shown = {.communicator = key,
                     .rank = number,
                     .measures = rank.measures,

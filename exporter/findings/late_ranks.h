@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "collector/node_snapshot.h"
@@ -21,6 +22,7 @@
 #include "exporter/findings/late/late_candidates.h"
 #include "exporter/findings/late/late_findings.h"
 #include "exporter/findings/late/lost_gpus.h"
+#include "exporter/findings/late/usual_times.h"
 #include "exporter/findings/thresholds.h"
 #include "exporter/ledger/node_history.h"
 
@@ -48,12 +50,22 @@ class LateRanks {
   // often it is judged, and a condition such as "6 of 13" is a mask and a count of bits.
   using Judgements = uint64_t;
 
+  // One GPU of a process, in any of its communicators, those that are gone included.
+  using ProcessKey = std::pair<collector::FileKey, int>;
   struct ProcessMemory {
     int64_t last_seen_ns = 0;
-    Judgements culprit = 0;  // in any of its communicators, those that are gone included
+    Judgements culprit = 0;
+    Judgements straggler = 0;
+  };
+  struct JobMemory {
+    Judgements straggler = 0;     // in which any of its ranks here was one
+    Judgements late = 0;          // in which any was late, victims included
+    bool has_more_nodes = false;  // so that ranks of others may be late as often, unseen
+    // Share of the time that the median process here is in kernels, by judgement, the latest first.
+    std::vector<double> busy;
   };
   struct RankMemory {
-    collector::FileKey process;
+    ProcessKey process;
     Judgements late = 0;  // victims included
     Judgements straggler = 0;
     Judgements last_arriver = 0;
@@ -66,11 +78,11 @@ class LateRanks {
   struct CommunicatorMemory {
     int64_t first_seen_ns = 0;
     int64_t last_seen_ns = 0;
-    Judgements straggler = 0;    // in which any rank was
     Judgements uneven = 0;       // in which a rank waited less, whether chance explains it or not
     bool is_compared = false;    // it has several ranks here
     bool has_all_ranks = false;  // here, so that a late one is known to be the only one
     std::map<uint64_t, RankMemory> ranks;
+    UsualTimes usual;  // of ranks that are unequal by design
   };
 
   void Follow(const collector::NodeSnapshot& node);
@@ -79,17 +91,25 @@ class LateRanks {
   // completion ring, or the first calls, in which ranks differ by seconds.
   CommunicatorMemory* Settled(const collector::CommunicatorKey& key, Thresholds::Ns window);
   bool IsWarm(const CommunicatorMemory& communicator, const RankMemory& rank) const;
+  void FollowJobs(const NodeRates& rates);
+  // Compares ranks that are unequal by design with their past.
+  void SubtractUsual(NodeRates& rates);
   void Judge(const LateCandidate& candidate, int64_t realtime_ns);
   // After all candidates of the judgement.
   void AddEvidence(const CommunicatorMemory& communicator, RankMemory& rank) const;
   void Confirm();
+  // Whether processes of the job wait more now than in judgements without a late rank, by a part of
+  // `cost`. They do not if the load of a rank elsewhere moved to one of this node.
+  bool WaitsMore(const JobMemory& job, double cost) const;
   // The judgements of the latest so much time.
   Judgements Latest(Thresholds::Ns time) const;
 
   Thresholds times_;
   int64_t now_ns_ = 0;
   int64_t next_judgement_ns_ = 0;
-  std::map<collector::FileKey, ProcessMemory> processes_;
+  uint64_t judgements_ = 0;
+  std::map<ProcessKey, ProcessMemory> processes_;
+  std::map<JobKey, JobMemory> jobs_;
   std::map<collector::CommunicatorKey, CommunicatorMemory> communicators_;
   std::map<JobKey, LostGpus> lost_gpus_;  // of the latest judgement
 };

@@ -55,6 +55,8 @@ struct Thresholds {
   Ns hold = shipped::kHold;
   // Evidence that a rank is late adds up over this time.
   Ns late_for() const { return 2 * hold; }
+  // A late rank is shown for this time after the last judgement that found it.
+  Ns shown_for() const { return 3 * hold; }
   // So much evidence is a proof: a rank that costs no more than straggler_threshold is late for
   // `hold`. The last digits of sums differ, so it is a little less.
   double proof() const {

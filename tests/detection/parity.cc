@@ -122,6 +122,13 @@ double ParityRecord::step_seconds() const {
   return exporter::Seconds(judge_->thresholds.interval) / kStepsPerEvaluation;
 }
 
+NamedProcesses ParityRecord::EverNamed(NamedFor named_for) const {
+  NamedProcesses ever;
+  for (const auto& named : named_)
+    ever.merge(NamedProcesses(named[static_cast<size_t>(named_for)]));
+  return ever;
+}
+
 void ParityRecord::Take(std::shared_ptr<const collector::NodeSnapshot> node, int64_t step) {
   if (step != judge_->steps) return;
   // Times are even, so that the rates of both are over the same seconds.

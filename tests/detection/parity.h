@@ -48,6 +48,8 @@ class ParityRecord {
   void Take(std::shared_ptr<const collector::NodeSnapshot> node, int64_t step);
   static constexpr int kStepsPerEvaluation = 3;
   double step_seconds() const;
+  // Those that the judge named in any evaluation.
+  NamedProcesses EverNamed(NamedFor named_for) const;
 
   // Lets promtool evaluate the rules in `rules`, with a file in `scratch`. Throws
   // std::runtime_error where promtool does not work.

@@ -55,6 +55,29 @@ TEST_F(ParityTest, RulesAndJudgeNameTheSameRankInTheSameEvaluations) {
   EXPECT_THAT(result.differences, testing::IsEmpty());
 }
 
+// Four stages, of which one becomes slower.
+TEST_F(ParityTest, RulesAndJudgeCompareAStageWithItsPast) {
+  constexpr double kUsual[] = {0.5, 0.25, 0.1, 0.2};
+  ParityRecord record(1);
+  LateJob job(4);
+  job.Make(kTp, "pp", {0, 1, 2, 3});
+  for (int seconds = 0; seconds < 1200; seconds += LateJob::kStepSeconds) {
+    record.Take(std::make_shared<collector::NodeSnapshot>(job.node()),
+                seconds / LateJob::kStepSeconds);
+    const bool is_late = seconds >= 600 && seconds < 900;
+    for (size_t i = 0; i < 4; ++i) {
+      const uint64_t operations = i == 0 || i == 3 ? 50 : 100;
+      const double more = !is_late ? 0 : i == 1 ? -0.05 : 0.1;
+      job.Busy(i, kTp, kUsual[i] + more, Function::kSend, operations, operations);
+    }
+    job.node().taken_realtime_ns += LateJob::kStepSeconds * LateJob::kSecondNs;
+  }
+  const ParityResult result = record.Compare(std::filesystem::absolute(kRules), scratch_.path());
+  EXPECT_THAT(result.differences, testing::IsEmpty());
+  EXPECT_THAT(record.EverNamed(NamedFor::kLate),
+              testing::Contains(std::pair<std::string, std::string>("5001", "1")));
+}
+
 TEST_F(ParityTest, OtherRulesDiffer) {
   std::ifstream file(kRules);
   const std::string rules{std::istreambuf_iterator<char>(file), {}};

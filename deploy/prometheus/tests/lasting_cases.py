@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each alert in the same trouble for three hours: it fires after half an hour, in the middle and at the end, and ends with the trouble."""
+"""Each alert in the same trouble for 100 minutes: it fires after half an hour, after an hour and at the end, and ends with the trouble."""
 import math
 
 from cluster import Cluster
@@ -7,10 +7,10 @@ from jobs import alert, culprit_alert, data_parallel, rank_alert, unusable
 from network_jobs import NetworkJob
 
 MINUTE = 60
-BEGIN, END = 10, 191  # minutes; the longest memory of the rules is 75
+BEGIN, END = 10, 111  # minutes; the longest memory of the rules is 75
 EVALUATIONS = 0.5  # two of them, in minutes
 HOLD = 1.5  # of keep_firing_for
-LATE_HOLD = 2 * HOLD  # the same of late ranks
+LATE_HOLD = 3 * HOLD  # the same of late ranks
 RATES = 1  # window of rates for stragglers
 LONG_RATES = 5  # window of rates for bandwidth and data quality
 LAST_MINUTE = END + 10
@@ -22,7 +22,7 @@ def in_trouble(t, begin=BEGIN, end=END):
 
 def until_over(told, ends_after, begin=BEGIN, end=END):
     """`ends_after`: minutes for which the rules cannot know that it is over, or hold the alert."""
-    return {begin + 30: told, begin + 90: told, begin + 180: told, end + ends_after + EVALUATIONS: []}
+    return {begin + 30: told, begin + 60: told, begin + 100: told, end + ends_after + EVALUATIONS: []}
 
 
 def small(nodes=1, ranks_per_node=4, minutes=LAST_MINUTE, **traits):

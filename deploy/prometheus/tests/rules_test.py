@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plays the cases against the rules with promtool, checks the rules, and compares the committed file with what the generator prints.
 
-Usage: rules_test.py [lasting | CASE...]. `lasting`: the cases of lasting_cases.py alone, which last three hours each."""
+Usage: rules_test.py [lasting | CASE...]. `lasting`: the cases of lasting_cases.py alone, which last 100 minutes each."""
 import collections
 import json
 import os

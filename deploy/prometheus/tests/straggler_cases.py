@@ -29,7 +29,8 @@ def of_its_victims_none_is_named_where_others_wait_for_them_in_two_communicators
 def a_late_rank_of_a_pipeline_is_named_among_the_ranks_of_its_stage():
     cluster = pipeline(20)
     cluster.late = lambda rank, t: 0.1 if rank == 5 and t > 600 else 0
-    return cluster, {20: [rank_alert('NCCLStragglerRank', 'dp1', 1, 1, 1), rank_alert('NCCLLastArriver', 'dp1', 1, 1, 1)]}
+    told = [rank_alert('NCCLStragglerRank', 'dp1', 1, 1, 1), rank_alert('NCCLStragglerRank', 'pp1', 1, 1, 1), rank_alert('NCCLLastArriver', 'dp1', 1, 1, 1)]
+    return cluster, {20: told}
 
 
 def a_late_rank_is_named_where_experts_exchange_by_sends_and_receives():

@@ -105,6 +105,10 @@ double Quantile(double share, std::vector<double> values) {
   return values[below] + (values[above] - values[below]) * (place - std::floor(place));
 }
 
+double UsualOf(const std::vector<double>& values) {
+  return values.size() == 2 ? std::ranges::max(values) : Quantile(0.5, values);
+}
+
 NodeRates RatesOf(const collector::NodeSnapshot& node, const NodeHistory& history,
                   const Thresholds& times) {
   const RanksWindow window = history.RecentRanks(Seconds(times.window));

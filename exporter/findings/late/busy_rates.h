@@ -49,6 +49,10 @@ struct PeerRates {
   bool spans_nodes = false;
   // Its members differ in sends and receives: stages of a pipeline, which are unequal by design.
   bool is_pipeline = false;
+  // RankRates::busy is what exceeds the usual time of each (usual_times.h).
+  bool exceeds_usual = false;
+  // Whether its ranks can be compared with each other.
+  bool IsComparable() const { return !is_pipeline || exceeds_usual; }
   // comm:nccl_steps:rate, where the lateness of a rank is lost once per step and not once per
   // operation.
   std::optional<double> steps;
@@ -70,5 +74,8 @@ NodeRates RatesOf(const collector::NodeSnapshot& node, const NodeHistory& histor
 // As PromQL's quantile(): between two values, the line between them, so that both judges find the
 // same. `share` is 0 to 1, `values` is not empty.
 double Quantile(double share, std::vector<double> values);
+
+// Of two ranks one waits for the other, and of more the median rank waits for the late ones.
+double UsualOf(const std::vector<double>& values);
 
 }  // namespace nccl_exporter::exporter

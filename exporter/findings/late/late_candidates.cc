@@ -44,18 +44,13 @@ bool HasEnough(const PeerRates& peers, size_t ranks) {
   return ranks >= kLeastOfMany || (ranks >= 2 && ranks == peers.key.ranks);
 }
 
-// Of two ranks one waits for the other, and of more the median rank waits for the late ones.
-double UsualOf(const std::vector<double>& values) {
-  return values.size() == 2 ? std::ranges::max(values) : Quantile(0.5, values);
-}
-
 // comm_rank:nccl_wait_deficit:late.
 void FindDeficits(const PeerRates& peers, const Thresholds& thresholds, PeersFound& found) {
   found.deficit.resize(peers.ranks.size());
   for (const RankRates& rank : peers.ranks) {
     if (rank.busy) found.busy.push_back(*rank.busy);
   }
-  found.is_compared = HasEnough(peers, found.busy.size()) && !peers.is_pipeline;
+  found.is_compared = HasEnough(peers, found.busy.size()) && peers.IsComparable();
   if (!found.is_compared) return;
   found.median = UsualOf(found.busy);
   const double chance = std::min(2 * (Quantile(0.9, found.busy) - found.median),
@@ -127,16 +122,32 @@ void FindLastArrivers(const PeerRates& peers, const Thresholds& thresholds, Peer
   }
 }
 
+// By process: how much longer it waits than the median of each communicator in which some rank may
+// be late.
+std::vector<double> LongerWaits(const NodeRates& rates, const std::vector<PeersFound>& found) {
+  std::vector<double> longer(rates.processes.size(), 0);
+  for (size_t p = 0; p < found.size(); ++p) {
+    const PeerRates& peers = rates.peers[p];
+    if (!found[p].is_compared || (!found[p].is_uneven && !peers.exceeds_usual)) continue;
+    for (const RankRates& rank : peers.ranks) {
+      if (rank.busy) longer[rank.process] += *rank.busy - found[p].median;
+    }
+  }
+  return longer;
+}
+
 // comm_rank:nccl_process_wait_deficit:rate.
 void FindProcessDeficits(const PeerRates& peers, const std::vector<ProcessRates>& processes,
-                         PeersFound& found) {
+                         const std::vector<double>& longer_waits, PeersFound& found) {
+  const auto busy_of = [&](const RankRates& rank) {
+    return peers.exceeds_usual ? longer_waits[rank.process] : processes[rank.process].busy;
+  };
   std::vector<double> busy;
   for (const RankRates& rank : peers.ranks) {
-    if (rank.busy) busy.push_back(processes[rank.process].busy);
+    if (rank.busy) busy.push_back(busy_of(rank));
   }
   const double median = busy.empty() ? 0 : UsualOf(busy);
-  for (const RankRates& rank : peers.ranks)
-    found.process_deficit.push_back(median - processes[rank.process].busy);
+  for (const RankRates& rank : peers.ranks) found.process_deficit.push_back(median - busy_of(rank));
 }
 
 // comm:nccl_busy_seconds:late_min.
@@ -163,7 +174,8 @@ Victims VictimsOf(const NodeRates& rates, const std::vector<PeersFound>& found) 
     for (size_t i = 0; i < peers.ranks.size(); ++i) {
       const RankRates& rank = peers.ranks[i];
       if (found[p].has_last && !found[p].is_last[i]) victims.another_is_last[rank.process] = true;
-      if (peers.is_pipeline || found[p].deficit[i] || !rank.busy || !found[p].least_busy) continue;
+      if (!peers.IsComparable() || found[p].deficit[i] || !rank.busy || !found[p].least_busy)
+        continue;
       double& wait = victims.wait_for_late[rank.process];
       wait = std::max(wait, *rank.busy - *found[p].least_busy);
     }
@@ -178,7 +190,7 @@ std::vector<bool> WaitElsewhere(const NodeRates& rates, const PeerRates& peers,
                                 const Thresholds& thresholds) {
   std::vector<double> elsewhere(rates.processes.size(), 0);
   for (const PeerRates& other : rates.peers) {
-    if (other.key == peers.key || other.is_pipeline || !other.spans_nodes ||
+    if (other.key == peers.key || !other.IsComparable() || !other.spans_nodes ||
         HasEnough(other, other.ranks.size()))
       continue;
     for (const RankRates& rank : other.ranks) elsewhere[rank.process] += rank.busy.value_or(0);
@@ -241,6 +253,7 @@ void AddCandidates(const NodeRates& rates, const PeerRates& peers, const PeersFo
     candidates.push_back({.communicator = peers.key,
                           .rank = rank.rank.communicator->rank,
                           .process = rank.rank.process->file,
+                          .gpu = rank.rank.communicator->gpu_index,
                           .measures = MeasuresOf(peers, found, i, own[i])});
     candidates.back().measures.is_straggler = own[i] && are_few;
     candidates.back().measures.is_last_arriver = is_last_arriver;
@@ -253,9 +266,12 @@ LateJudgement JudgeLateRanks(const NodeRates& rates, const Thresholds& threshold
   std::vector<PeersFound> found(rates.peers.size());
   for (size_t p = 0; p < found.size(); ++p) {
     FindDeficits(rates.peers[p], thresholds, found[p]);
+  }
+  const std::vector<double> longer_waits = LongerWaits(rates, found);
+  for (size_t p = 0; p < found.size(); ++p) {
     FindCosts(rates.peers[p], thresholds, found[p]);
     FindLastArrivers(rates.peers[p], thresholds, found[p]);
-    FindProcessDeficits(rates.peers[p], rates.processes, found[p]);
+    FindProcessDeficits(rates.peers[p], rates.processes, longer_waits, found[p]);
     FindLeastBusy(rates.peers[p], thresholds, found[p]);
   }
   const Victims victims = VictimsOf(rates, found);

@@ -28,6 +28,7 @@ struct LateCandidate {
   collector::CommunicatorKey communicator;
   uint64_t rank = 0;
   collector::FileKey process = {};
+  int gpu = -1;  // of those of the process
   LateMeasures measures;
 };
 
@@ -37,7 +38,7 @@ struct LateJudgement {
   // evidence.
   std::vector<LateCandidate> candidates;
   // Communicators in which a rank waits less than the median by Thresholds::straggler_threshold,
-  // whether chance explains it or not: comm:nccl_busy_seconds:uneven.
+  // whether chance explains it or not: comm:nccl_wait_deficit:uneven.
   std::vector<collector::CommunicatorKey> uneven;
 };
 

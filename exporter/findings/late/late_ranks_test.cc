@@ -116,6 +116,11 @@ TEST(LateRanksTest, ATurnOfARankProvesNothingWhereOtherRanksAreElsewhere) {
   }
   EXPECT_THAT(job.EverNamed(), IsEmpty());
   job.Run(600, [&] { StepOfTp(job, 8, kNobody); });
+  job.Run(300, [&] { StepOfTp(job, 8, 5, 0.15); });
+  EXPECT_THAT(job.EverNamed(), IsEmpty()) << "the others wait no longer than before";
+  job.Run(600, [&] {
+    for (size_t i = 0; i < 8; ++i) job.Busy(i, kTp, 0.05);
+  });
   job.Run(150, [&] { StepOfTp(job, 8, 5, 0.15); });
   EXPECT_THAT(job.Named(), ElementsAre(5)) << "in the end";
 }
@@ -129,12 +134,12 @@ TEST(LateRanksTest, TheCommunicatorsNameIsSafeOnATerminal) {
               testing::AllOf(testing::StartsWith("tp?[2Jx"), testing::SizeIs(testing::Le(64u))));
 }
 
-TEST(LateRanksTest, StaysForThreeMinutesAfterTheEnd) {
+TEST(LateRanksTest, StaysForMinutesAfterTheEnd) {
   LateJob job(8);
   job.Make(kTp, "tp", FirstProcesses(8));
   job.Run(600, [&] { StepOfTp(job, 8, 5); });
   const int64_t since_ns = job.Findings().front().since_realtime_ns;
-  job.Run(180, [&] { StepOfTp(job, 8, kNobody); });
+  job.Run(270, [&] { StepOfTp(job, 8, kNobody); });
   ASSERT_THAT(job.Named(), ElementsAre(5));
   EXPECT_EQ(job.Findings().front().since_realtime_ns, since_ns);
   job.Run(90, [&] { StepOfTp(job, 8, kNobody); });
@@ -233,6 +238,43 @@ TEST(LateRanksTest, StagesOfAPipelineAreUnequalByDesign) {
     });
     EXPECT_EQ(job.EverNamed().empty(), are_stages);
   }
+}
+
+// Waits of four stages, which are unequal, and of the others if stage `late` becomes slower.
+void StepOfStages(LateJob& job, size_t late, double lateness = 0.1, double per_step = 1) {
+  constexpr double kUsual[] = {0.5, 0.25, 0.1, 0.2};
+  for (size_t i = 0; i < 4; ++i) {
+    const auto operations = static_cast<uint64_t>((i == 0 || i == 3 ? 50 : 100) * per_step);
+    const double more = late == kNobody ? 0 : i == late ? -0.3 * lateness : lateness;
+    job.Busy(i, kSp, kUsual[i] * per_step + more, Function::kSend, operations, operations);
+  }
+}
+
+TEST(LateRanksTest, AStageIsComparedWithItsOwnPast) {
+  LateJob job(4);
+  job.Make(kSp, "pp", FirstProcesses(4));
+  job.Run(600, [&] { StepOfStages(job, kNobody); });
+  job.Run(300, [&] { StepOfStages(job, kNobody, 0, 0.8); });
+  EXPECT_THAT(job.EverNamed(), IsEmpty()) << "longer steps are no lateness";
+  job.Run(1200, [&] { StepOfStages(job, 1, 0.1, 0.8); });
+  EXPECT_THAT(job.Named(), ElementsAre(1)) << "its past is that before it became slower";
+  EXPECT_THAT(job.EverNamed(), Each(1));
+  job.Run(600, [&] { StepOfStages(job, kNobody); });
+  EXPECT_THAT(job.Named(), IsEmpty());
+}
+
+// The others wait for it for five minutes, which is not their usual time.
+TEST(LateRanksTest, AStageThatPausesOnceNamesNobody) {
+  LateJob job(4);
+  job.Make(kSp, "pp", FirstProcesses(4));
+  job.Run(600, [&] { StepOfStages(job, kNobody); });
+  job.Run(300, [] {});
+  job.Run(5, [&] {
+    for (size_t i = 1; i < 4; ++i) job.Busy(i, kSp, 60, Function::kSend, 1, 1);
+    StepOfStages(job, kNobody);
+  });
+  job.Run(900, [&] { StepOfStages(job, kNobody); });
+  EXPECT_THAT(job.EverNamed(), IsEmpty());
 }
 
 TEST(LateRanksTest, ImbalanceThatMovesBetweenExpertsNamesNobody) {
