@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the collector knows about one node at one moment, as plain data: the only thing that the
-// exporter sees of it.
+// NodeSnapshot, the state of one node at one moment as the collector knows it: plain data.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +23,8 @@
 
 namespace nccl_exporter::collector {
 
-// Which file a segment is, whatever its name and directory: two users may give two files one name.
-// Holds as long as the collector follows the file, since it keeps it open.
+// Device and inode of a segment's file: two users may give two files one name. Valid as long as the
+// collector follows the file, since it keeps it open.
 struct FileKey {
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -52,8 +51,7 @@ struct RecentOperation {
   uint64_t members = 1;    // operations of the launch, at least 1
 };
 
-// How often, and for how long, a rank entered collectives later than other ranks of its node: since
-// the daemon started.
+// Collectives that a rank entered later than other ranks of its node, since the daemon started.
 struct ArrivalCounts {
   uint64_t compared = 0;  // operations
   uint64_t last = 0;      // of those, the ones that it was the last to enter
@@ -71,21 +69,21 @@ struct ArrivalCounts {
   }
 };
 
-// What kernel seconds are spent in.
+// Kinds of operations whose kernel seconds are counted apart.
 enum class Traffic : uint8_t { kCollective, kPointToPoint, kCount };
 inline constexpr size_t kTrafficCount = kCountOf<Traffic>;
 constexpr Traffic TrafficOf(Function function) {
   return TraitsOf(function).is_point_to_point ? Traffic::kPointToPoint : Traffic::kCollective;
 }
 
-// What timed network operations of one direction have waited for.
+// Timed network operations of one direction, and their waits.
 struct NetworkDirectionCounts {
   std::array<uint64_t, kNetworkStateCount> wait_ns{};  // by NetworkState, as in the segment
   uint64_t bytes = 0;
   uint64_t operations = 0;
 
-  // As people read it, or nothing if the direction has no such state. A receive that is not posted
-  // waits for its own rank only, so that is time of its GPU.
+  // The wait in `state` as it is shown, or nothing if the direction has no such state. A receive
+  // that is not posted waits for its own rank only, so that is time of its GPU.
   std::optional<uint64_t> WaitNs(NetworkDirection direction, NetworkState state) const {
     const bool is_send = direction == NetworkDirection::kSend;
     if (state == (is_send ? NetworkState::kFlush : NetworkState::kPeer)) return {};
@@ -144,9 +142,8 @@ void AddKnown(std::optional<Counts>& sum, const std::optional<Counts>& more) {
   }
 }
 
-// How closely it is known when a rank entered its latest operation, against the first rank of its
-// node to enter: half the range in which the difference lies. Nothing where there are no bounds, or
-// no estimate.
+// Half of the range in which the lateness of a rank in its latest operation lies, against the first
+// rank of its node to enter. Nothing where there are no bounds, or no estimate.
 struct ArrivalUncertainty {
   std::optional<uint64_t> proven_ns;
   std::optional<uint64_t> estimated_ns;
@@ -194,9 +191,9 @@ struct CommunicatorSnapshot {
   bool has_identity = false;  // id and rank are known
   uint64_t id = 0;
   std::string name;    // given by the user, else empty
-  uint64_t ranks = 0;  // 0: not told
+  uint64_t ranks = 0;  // 0: not known
   uint64_t rank = 0;
-  uint64_t nodes = 0;  // 0: not told
+  uint64_t nodes = 0;  // 0: not known
   RankNumbers numbers;
   int api_version = 0;
   int nccl_version = 0;  // 22907 for 2.29.7; 0: unknown
@@ -208,7 +205,7 @@ struct CommunicatorSnapshot {
   uint32_t network_share_ppm = 0;        // of the time in which it does, 1 to 1,000,000; else 0
   // With `network`, if the plugin counts what is timed (layout 1.6).
   std::optional<NetworkBusBytes> network_bus_bytes;
-  // That have yet to agree with the CPU's clock before kernel times are believed.
+  // Launches that have yet to agree with the CPU's clock before kernel times are believed.
   uint64_t probation_launches = 0;
   int gpu_index = -1;  // -1: unknown
   std::string gpu_uuid;
@@ -218,16 +215,17 @@ struct CommunicatorSnapshot {
   FunctionSnapshots functions;      // by Function
   uint64_t started_sequence = 0;    // collectives started
   uint64_t completed_sequence = 0;  // collectives known complete, at most started_sequence
-  int64_t oldest_unfinished_realtime_ns =
-      0;                             // call of the oldest operation not known complete; 0: none
+  // Call of the oldest operation not known complete; 0: none.
+  int64_t oldest_unfinished_realtime_ns = 0;
   bool completion_is_known = false;  // whether completed_sequence and in_flight mean anything
   std::vector<InFlightOperation> in_flight;  // oldest first
-  uint64_t unseen_operations = 0;  // in flight or complete: nothing tells, see layout::kUntimedFlag
+  // In flight or complete, which is not known: see layout::kUntimedFlag.
+  uint64_t unseen_operations = 0;
   int64_t last_progress_realtime_ns = 0;  // 0: none yet
-  // The same by CLOCK_MONOTONIC: to compare with other processes, for a clock that is set between
+  // last_progress_realtime_ns by CLOCK_MONOTONIC, to compare processes: a clock that is set between
   // two readings changes times of day.
   int64_t last_progress_monotonic_ns = 0;
-  // Where there are other ranks on the node to compare with, by kernel times.
+  // Where the node has other ranks whose kernel times are compared.
   std::optional<ArrivalCounts> arrivals;
   ArrivalUncertainty arrival_uncertainty;
   // Collectives that were timed since the snapshot before, in order; of communicators that may span
@@ -235,7 +233,7 @@ struct CommunicatorSnapshot {
   std::vector<RecentOperation> recent;
 };
 
-// As nccl_job and comm have it: 16 hexadecimal digits.
+// 16 hexadecimal digits, as the labels nccl_job and comm have.
 inline std::string HexText(uint64_t id) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text(16, '0');
@@ -247,14 +245,14 @@ inline std::string HexText(uint64_t id) {
 inline constexpr std::string_view kDefaultRunId = "none";
 
 struct ProcessSnapshot {
-  FileKey file;         // tells processes apart
+  FileKey file;         // identifies the process
   std::string segment;  // file name, for messages; another user's file may have the same
   bool is_alive = false;
   // Its file is not locked any more, but its process is there, or its counters grow: it lives (see
   // SegmentError::kLockLost).
   bool has_lost_lock = false;
-  std::optional<bool>
-      is_stopped;    // by a signal or a debugger; not known of a process in another PID namespace
+  // Stopped by a signal or a debugger; not known of a process in another PID namespace.
+  std::optional<bool> is_stopped;
   uint64_t pid = 0;  // in its own PID namespace
   uint64_t uid = 0;  // owner of the segment, in the reader's user namespace
   std::string host_name;
@@ -262,16 +260,17 @@ struct ProcessSnapshot {
   std::string plugin_version;
   int64_t start_realtime_ns = 0;
   int64_t start_monotonic_ns = 0;  // by CLOCK_MONOTONIC
-  // How far its CLOCK_MONOTONIC is ahead of ours, in a time namespace. All other times are of ours.
+  // Lead of its CLOCK_MONOTONIC over the reader's, in a time namespace. All other times are the
+  // reader's.
   int64_t clock_offset_ns = 0;
-  std::vector<std::pair<std::string, std::string>>
-      identity;         // environment variables, name and value
+  // Environment variables, name and value.
+  std::vector<std::pair<std::string, std::string>> identity;
   RankNumbers numbers;  // of the communicator that was made last
   // Id of the first communicator of more than one rank; 0: there is none, or not known.
   uint64_t first_communicator = 0;
   std::array<uint64_t, kLossCount> losses{};
   std::vector<CommunicatorSnapshot> communicators;
-  // That it has and that `communicators` lacks, at least: see kMaxCommunicators.
+  // Communicators of the process that `communicators` lacks, at least: see kMaxCommunicators.
   uint64_t unread_in_use = 0;
   uint64_t unread_finalized = 0;
 
@@ -316,7 +315,7 @@ struct ProcessSnapshot {
   }
 };
 
-// What tells communicators apart. The id alone does not: it is a hash, and two jobs may have the
+// Identity of a communicator. The id alone is not enough: it is a hash, and two jobs may have the
 // same.
 struct CommunicatorKey {
   uint64_t id = 0;
@@ -351,11 +350,10 @@ inline constexpr size_t kMaxSegmentsPerUser = 1024;
 inline constexpr size_t kMaxSegments = 2048;
 
 // Communicators in one snapshot, at kCommunicatorBytes: 8 processes of the plugin's default, 256
-// slots and the overflow slot, and half as many more. It bounds the memory of a snapshot (24 MiB),
-// of what is made of it, and the time of reading it (40 us each), also where somebody fills a
-// directory with forged segments. What is over is left out by communicator, finalized ones first,
-// then those of the dead. (The last counts of the dead, which are kept, are bounded by the same
-// number.)
+// slots and the overflow slot, and half as many more. The limit bounds the memory of a snapshot (24
+// MiB) and the time of reading it (40 us each), also where a user fills a directory with forged
+// segments. Finalized communicators are left out first, then those of dead processes. The last
+// counts of dead communicators that are kept have a limit of the same number.
 inline constexpr uint64_t kMaxCommunicators = 3072;
 
 // Memory that a communicator is expected to take: two functions and some operations in flight. One
@@ -370,7 +368,8 @@ inline constexpr uint64_t kMaxSlotsPerUser = 32768;
 // call at every interval: 3 % of a core for so many.
 inline constexpr size_t kMaxRings = 1024;
 
-// The same of one user: two users never take each other's, and one has 8 ranks of 64 communicators.
+// kMaxRings for one user: 8 ranks of 64 communicators. Half of all, so that two users never take
+// each other's.
 inline constexpr size_t kMaxRingsPerUser = kMaxRings / 2;
 
 // Live communicators of one user that are not compared with others, since there is no room.
@@ -384,7 +383,7 @@ struct NodeSnapshot {
   std::vector<ProcessSnapshot> processes;  // by start time, then file name
   SegmentCounts segments;
   std::array<uint64_t, kCountOf<SegmentError>> segment_errors{};  // since the daemon started
-  std::vector<SegmentTrouble> segment_troubles;                   // the same by user
+  std::vector<SegmentTrouble> segment_troubles;                   // errors by user
   UncomparedOperations uncompared_operations{};  // of each rank, since the daemon started
   std::vector<UncomparedCommunicators> uncompared_communicators;  // of users who have some
   uint64_t arrival_matching_ns = 0;  // CPU time spent on ArrivalCounts, since the daemon started

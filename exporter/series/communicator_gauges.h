@@ -14,7 +14,7 @@
 
 namespace nccl_exporter::exporter {
 
-// How the values of several communicators become one.
+// Merge, the value of a gauge for several communicators in one series.
 enum class Merge { kLowest, kHighest, kSum };
 
 struct CommunicatorGauge {
@@ -27,7 +27,7 @@ struct CommunicatorGauge {
 // All gauges without labels of their own.
 std::span<const CommunicatorGauge> CommunicatorGauges();
 
-// Of the members that have a value.
+// Merged value of the members that have one.
 std::optional<double> ValueOf(const CommunicatorGauge& gauge,
                               std::span<const GroupMember* const> members);
 
@@ -35,8 +35,8 @@ std::optional<double> ValueOf(const CommunicatorGauge& gauge,
 bool IsQuiet(const GroupMember& member);
 std::vector<const GroupMember*> QuietOf(std::span<const GroupMember* const> members);
 
-// Of the communicators whose lowest rank on the node is a member, in use or not, and is not
-// replaced: the most ranks.
+// The most ranks of a communicator whose lowest rank on the node is a member, in use or not, and is
+// not replaced.
 std::optional<double> RanksOf(const SeriesGroup& group);
 
 // Null where nothing is known to be in flight.

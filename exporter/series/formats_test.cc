@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same snapshot through all three encoders carries the same samples.
+// All three encoders carry the same samples of a snapshot.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -39,8 +39,7 @@ bool HasBusBytes(const SeriesGroup& group, const FunctionGroup& functions);
 // Rounded once for all communicators with the same number of ranks: see Sum().
 double SumOfBusBytes(const SeriesGroup& group, const FunctionGroup& functions, SizeRange range);
 
-// Of a histogram: the sum of its observations, in the unit of `metric`, and the counts of its
-// buckets.
+// Histogram: the sum of its observations, in the unit of `metric`, and the counts of its buckets.
 double HistogramSum(Metric metric, const SeriesGroup& group, const FunctionGroup& functions);
 std::span<const uint64_t> HistogramCounts(Metric metric,
                                           const collector::CommunicatorSnapshot& communicator,

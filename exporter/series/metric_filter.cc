@@ -132,7 +132,7 @@ std::string MetricFilter::SetNativeSchema(std::string_view schema) {
   return "";
 }
 
-// What the shipped rules read and would miss: alerts that stay silent would be taken for health.
+// Metrics and labels that the shipped rules read and would miss: their alerts would stay silent.
 std::string MetricFilter::TakenFromRules() const {
   std::string taken;
   const auto add = [&](std::string_view name) {

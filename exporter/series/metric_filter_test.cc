@@ -97,8 +97,8 @@ TEST(MetricFilterTest, WhatTheRulesNeedIsNamed) {
   EXPECT_EQ(filter.TakenFromRules(),
             "nccl_rank_kernel_seconds_total, nccl_rank_p2p_kernel_seconds_total, "
             "nccl_rank_p2p_operations_total, nccl_rank_timed_operations_total, "
-            "nccl_rank_steps_total, nccl_rank_step_wait_seconds_total, "
-            "nccl_rank_info, nccl_process_halted, nccl_process_p2p_operations_total, "
+            "nccl_rank_steps_total, nccl_rank_step_wait_seconds_total, nccl_rank_info, "
+            "nccl_process_halted, nccl_process_p2p_operations_total, "
             "nccl_process_unserved_communicators, "
             "nccl_process_operations_unfollowed_total, nccl_process_operations_rejected_total, "
             "size");

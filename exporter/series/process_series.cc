@@ -29,8 +29,8 @@ uint64_t SumOfLosses(const ProcessGroup& process, Predicate predicate) {
   return sum;
 }
 
-// What the plugin should have followed. A communicator that drifts is not followed by design, and
-// an operation that finalize gives up was followed.
+// Losses of operations that the plugin should have followed. A communicator that drifts is not
+// followed by design, and an operation that finalize gives up was followed.
 bool IsUnfollowed(Loss loss) {
   return TraitsOf(loss).kind == LossKind::kDropped && loss != Loss::kIncompleteAtFinalize &&
          loss != Loss::kCommunicatorDrifting;

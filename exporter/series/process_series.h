@@ -62,8 +62,8 @@ class ProcessSeries {
   void AddAlerts(const ProcessGroup& process);
   void AddDetail(const ProcessGroup& process);
 
-  // How many communicators in use of each process have no series of their own. `folded`: beside
-  // those that the collector had no room for.
+  // Communicators in use of each process that have no series of their own. `folded`: beside those
+  // that the collector had no room for.
   void AddUnserved(const std::vector<ProcessGroup>& processes, const UnservedCommunicators& folded);
 
  private:

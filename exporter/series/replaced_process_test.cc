@@ -43,7 +43,7 @@ collector::ProcessSnapshot Ended(collector::ProcessSnapshot process) {
   return process;
 }
 
-// Of which nothing starts or completes any more.
+// A book in which nothing starts or completes any more.
 Book StillNodeOf(std::vector<collector::ProcessSnapshot> processes) {
   Book book = AssumedBookOf(NodeOf(std::move(processes)));
   for (Book::Row& row : book.rows) {
@@ -128,7 +128,7 @@ TEST(ReplacedProcessTest, MayBeAnyOfThoseThatDroppedLabelsMerge) {
   EXPECT_EQ(StalledSeries(ended, "rank=0,"), 7u);
 }
 
-// Of ended ranks in one series, the newest that is not replaced has its state.
+// The newest of the ended ranks in one series that is not replaced has its state.
 TEST(ReplacedProcessTest, GivesNoStateToASumOfRanks) {
   collector::ProcessSnapshot old = Ended(Rank(1, kOld, 0));
   old.communicators[0].created_realtime_ns += 1;

@@ -38,7 +38,7 @@ struct GroupMember {
   const RankCounts* counts = nullptr;             // null: the book has none
   const ProcessCounts* process_counts = nullptr;  // null: the book has none
   bool has_departed = false;  // the last counts of members that are gone: see departed_counts.h
-  // Of a replaced process: it has counters alone. nccl_process_halted is 0 for its labels, so the
+  // Its process is replaced: it has counters alone. nccl_process_halted is 0 for its labels, so the
   // rules would take its last state for that of a living rank. Without it the rank is missing.
   bool is_replaced = false;
 

@@ -48,7 +48,7 @@ struct BusyNeed {
   // The limit that leaves `samples` for communicators with a name, beside the series of a process
   // with communicators that have none.
   size_t LimitFor(size_t samples) const { return none + 1 + samples + kSeriesForOthers; }
-  // The same without the detail of the one process, which is lost before alert series.
+  // LimitFor() without the detail of the one process, which is lost before alert series.
   size_t LimitForAlerts(size_t samples) const { return LimitFor(samples) - kDetailOfProcess; }
 };
 

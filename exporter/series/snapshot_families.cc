@@ -142,14 +142,14 @@ class SnapshotFamilies {
 
   using Samples = ExpositionBuilder::Samples;
 
-  // What a process or a communicator takes of the limit.
+  // Samples of a process or a communicator, which count against the limit.
   struct Need {
     uint64_t uid = 0;
     Samples samples;
     Samples expected = {};  // that the next scrape may have in addition
     DetailLevel had = DetailLevel::kAll;
 
-    // What a level adds, with those of the next scrape.
+    // Samples that a level adds, with those of the next scrape.
     size_t Of(DetailLevel level) const {
       return level == DetailLevel::kAlerts ? samples.alerts + expected.alerts
                                            : samples.detail + expected.detail;
@@ -354,7 +354,7 @@ class SnapshotFamilies {
   ProcessSeries process_series_;
   CommunicatorSeries communicators_;
   ExpositionBuilder::Mark mark_;
-  // Of the processes, and of SeriesGroups::named() behind them, in their order.
+  // Needs of the processes, then of SeriesGroups::named(), in their order.
   std::vector<Need> needs_;
   std::vector<DetailLevel> levels_;
   std::vector<size_t> order_;  // indices, those that matter most first

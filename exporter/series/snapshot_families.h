@@ -47,7 +47,7 @@ inline constexpr size_t kSeriesForOthers = 700;
 // stalled communicators come and go more often, so there is always room for them.
 inline constexpr size_t kReserveDivisor = 8;
 
-// How much of a communicator a scrape holds.
+// Detail of a communicator in a scrape.
 enum class DetailLevel : uint8_t {
   kFolded,  // nothing: it is part of comm="other"
   kAlerts,  // the alert series
@@ -74,7 +74,7 @@ struct SeriesMemory {
   ScrapeMemory alerts;  // of scrapes with the alert series alone
 };
 
-// What happens to samples above the limit.
+// Effects of the limit on samples.
 enum class SeriesLoss : uint8_t { kDetail, kFolded, kLeftOut, kNew, kCount };
 inline constexpr size_t kSeriesLossCount = static_cast<size_t>(SeriesLoss::kCount);
 inline constexpr CodeTable<SeriesLoss> kSeriesLosses{{
@@ -103,9 +103,8 @@ struct SeriesDrops {
 };
 
 // Fills the catalogue's families of `exposition`, which keeps the book alive. `memory` and the
-// exposition are made with the same filter; with different ones, dropped labels stay or families
-// are filled that are not served. It is also made with the
-// same `collect`.
+// exposition are made with the same filter and the same `collect`. With different filters, dropped
+// labels stay, or families are filled that are not served.
 SeriesDrops AddSnapshotFamilies(std::shared_ptr<const Book> book, size_t series_limit,
                                 SeriesMemory& memory, Exposition& exposition,
                                 Collect collect = Collect::kWhole);

@@ -26,7 +26,7 @@ struct ClientTls {
 HttpAnswer Request(int port, const std::string& method, const std::string& path,
                    const std::vector<std::string>& headers = {}, const ClientTls* tls = nullptr);
 
-// The same for a whole URL.
+// Request("GET") for a whole URL.
 HttpAnswer HttpGet(const std::string& url, const std::vector<std::string>& headers = {});
 
 inline HttpAnswer GetByTls(int port, const std::string& path, const ClientTls& tls) {

@@ -62,7 +62,7 @@ class DepartedCounts {
   void AddDeparted(const CommunicatorOf& gone);
   void AddDeparted(const ProcessOf& gone);
 
-  // Which the remembered members point into.
+  // The remembered members point into it.
   std::shared_ptr<const Book> latest_;
   std::vector<CommunicatorOf> communicators_;
   std::vector<ProcessOf> processes_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is remembered of communicators that are gone.
+// Tests of the counts that are kept of communicators that are gone.
 #include "exporter/series/kept/departed_counts.h"
 
 #include <gtest/gtest.h>

@@ -190,7 +190,7 @@ TEST(OtherCountsTest, OfAScrapeDoNotChangeWithTheNext) {
   EXPECT_EQ(scrape.Counts(Metric::kCollectiveDuration), counts);
 }
 
-// What is kept of merged communicators that are gone outlasts a fold of the others.
+// The kept counts of merged communicators that are gone outlast a fold of the others.
 TEST(OtherCountsTest, SumsOfDroppedLabelsComeBackNoLower) {
   MetricFilter filter;
   EXPECT_EQ(filter.DropLabel("comm"), "");
@@ -215,7 +215,7 @@ std::string NameOf(uint64_t id) {
 
 // Fails if a counter of a communicator is forgotten in what a scrape adds.
 TEST(OtherCountsTest, HaveAllCountersOfAMember) {
-  // Of a rank and its node: they have no meaning for a sum.
+  // Counters of a rank and its node: they have no meaning for a sum.
   const std::set<std::string_view> no_sums{"nccl_collective_arrival_lateness_seconds_total",
                                            "nccl_collective_last_arrivals_total",
                                            "nccl_collective_compared_operations_total",

@@ -17,13 +17,13 @@ struct NewSetLimits {
   double per_minute;
 };
 
-// Of communicators, processes and comm="other", which have tens of series each. At once: 16 ranks
-// with 300 communicators each, and their processes. Per minute: more than a process adds that takes
-// a new communicator each second, in the long run.
+// Label sets of communicators, processes and comm="other", which have tens of series each. At once:
+// 16 ranks with 300 communicators each, and their processes. Per minute: more than a process adds
+// that takes a new communicator each second, in the long run.
 inline constexpr NewSetLimits kNewSeriesSets{.at_once = 5120, .per_minute = 64};
 
-// Of nccl_rank_info and nccl_communicator_info, which have one or two series each, and change a few
-// times in the life of a communicator.
+// Label sets of nccl_rank_info and nccl_communicator_info, which have one or two series each, and
+// change a few times in the life of a communicator.
 inline constexpr NewSetLimits kNewInfoSets{.at_once = 20480, .per_minute = 256};
 
 class NewSetBudget {

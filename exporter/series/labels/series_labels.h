@@ -25,7 +25,7 @@ inline constexpr size_t kRankInfoLabelLimit = 29;
 // Value of the label `comm` for communicators that have no series of their own.
 inline constexpr std::string_view kOtherCommunicator = "other";
 
-// What NCCL_EXPORTER_LABELS of the process asks for, as far as proto/user_labels.h allows it.
+// Labels that NCCL_EXPORTER_LABELS of the process requests, as far as proto/user_labels.h allows.
 Labels UserLabels(const collector::ProcessSnapshot& process);
 
 // Labels of every series of a communicator that has an identity.
@@ -53,8 +53,7 @@ Labels ProcessLabels(const collector::ProcessSnapshot& process);
 Labels RankNameLabels(const collector::ProcessSnapshot& process,
                       const collector::CommunicatorSnapshot& communicator);
 
-// Variable labels of nccl_rank_info and nccl_communicator_info, in addition to
-// CommunicatorLabels().
+// Variable labels of nccl_rank_info and nccl_communicator_info, besides CommunicatorLabels().
 // `with_user_labels`: UserLabels() are among them, which the series of the communicator lack then.
 Labels RankInfoLabels(const collector::ProcessSnapshot& process,
                       const collector::CommunicatorSnapshot& communicator,
