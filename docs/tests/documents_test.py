@@ -38,7 +38,6 @@ NOT_COVERED = (
     'deploy/',
     'exporter/cli/',
     'exporter/findings/',
-    'exporter/ledger/',
     'exporter/main.cc',
     'exporter/web/',
 )

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Book, what each process and rank of one snapshot has done up to it: cumulative numbers that one
-// snapshot alone does not have. The ledger makes it; docs/metrics.md defines the numbers. Plain
-// data, for any thread.
+// Book, cumulative numbers of each process and rank up to one snapshot. The ledger makes it;
+// docs/metrics.md defines the numbers. Plain data, for any thread.
 #pragma once
 
 #include <algorithm>
@@ -31,8 +30,7 @@ inline constexpr size_t kMostStepWaits = 4;
 
 struct StepCounts {
   uint64_t steps = 0;  // operations of the rarest regular collective and size
-  // Of regular collectives and sizes: the mean of the longest launch in a step, times the steps. In
-  // nanoseconds.
+  // By regular collective and size: the mean of the longest launch in a step, times the steps.
   std::map<OperationKind, uint64_t> waits_ns;
   int64_t since_realtime_ns = 0;
 
@@ -68,7 +66,7 @@ struct NodeCounts {
   std::optional<uint64_t> progress = {};  // starts and completions of all these ranks
   std::optional<uint64_t> compared;       // as ArrivalCounts; where ranks are compared
   std::map<OperationKind, LargeCounts> large;
-  // Of all ranks here, where their network operations are timed.
+  // Sum over all ranks here whose network operations are timed.
   std::optional<collector::NetworkBusBytes> network = {};
   int64_t since_realtime_ns = 0;
 

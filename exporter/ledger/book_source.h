@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// BookSource, the daemon's one way to a snapshot of the node and its book: for scrapes, the web UI,
-// the history and the watchdog.
+// BookSource, snapshots of the node and their books for scrapes, web UI, history and watchdog.
 #pragma once
 
 #include <atomic>
@@ -24,8 +23,8 @@ class BookSource {
  public:
   using TakeBook = std::function<std::shared_ptr<const Book>()>;
 
-  // `take` is called on the threads of those who take, on one at a time.
-  // Without `is_logging` nothing is logged before BeginLog().
+  // `take` is called on the threads of the callers of Take(), on one at a time. Without
+  // `is_logging` nothing is logged before BeginLog().
   explicit BookSource(TakeBook take, bool is_logging = true);
 
   // Logs what the snapshots have from now on. Any thread.

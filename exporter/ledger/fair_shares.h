@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How users share bounded memory: equally, so that nobody's data push out another user's, and what
-// one user does not need serves the others. Pure functions, for any thread.
+// Equal shares of users in bounded memory: what one user does not need serves the others. Pure
+// functions, for any thread.
 #pragma once
 
 #include <algorithm>

@@ -49,7 +49,7 @@ bool Ledger::IsInUse(const Rank& rank) {
 
 void Ledger::AdvanceCommunicator(std::span<const Rank> ranks, const Moment& now,
                                  bool ends_interval) const {
-  // Of two with one number the newest in use, whose row is served.
+  // If two ranks have one number, the newest in use: its row is served.
   const auto order = [](const Rank& rank) {
     const collector::CommunicatorSnapshot& communicator = *rank.communicator;
     return std::tuple(communicator.rank, !IsInUse(rank), -communicator.created_realtime_ns);
@@ -62,7 +62,7 @@ void Ledger::AdvanceCommunicator(std::span<const Rank> ranks, const Moment& now,
     numbers.insert(rank.communicator->rank);
     if (rank.counter->HasIntervalSince(interval_start_ns_))
       operations.push_back(&rank.counter->operations());
-    // All have the same, but one that a snapshot had missed has what was counted already.
+    // The least is right: a rank that the snapshot before lacked also has what was counted then.
     if (rank.communicator->arrivals && IsInUse(rank))
       compared = std::min(compared.value_or(~uint64_t{0}), rank.counter->new_compared());
   }
@@ -86,7 +86,7 @@ void Ledger::Fill(const Rank& rank, bool spans_nodes, bool is_lowest, const Mome
                     now.monotonic_ns - progress_ns >= times_.quiet_ns;
 }
 
-// A clock that was set between two snapshots makes a new one look old: it then starts at 0.
+// A clock that is set between two snapshots makes a new one look old: its counts start at 0.
 bool Ledger::IsNew(int64_t created_realtime_ns) const {
   return has_previous_ && created_realtime_ns >= previous_realtime_ns_ - times_.latest_sight_ns;
 }

@@ -4,12 +4,10 @@
 //
 // A process is recognized by its file and its start, a communicator by its process, slot and
 // generation. If it is met for the first time and is older than the snapshot before, its past is
-// not known (rank_counter.h). A communicator that is gone stays in the sums of its
-// process: in a slot of its own until the slot is used again or the communicator is forgotten, and
-// then as numbers.
+// not known (rank_counter.h). A communicator that is gone stays in the sums of its process.
 //
-// What no snapshot has is forgotten after LedgerTimes::forget_ns, and earlier where one user has
-// more of it than kMostAbsent.
+// Processes and communicators in no snapshot are forgotten after LedgerTimes::forget_ns, and
+// earlier where one user has more than kMostAbsent.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +34,7 @@ class Ledger {
  public:
   explicit Ledger(const LedgerTimes& times = {}) : times_(times) {}
 
-  // Counts what is new in the snapshot, and returns the book of it: with counts for each process
-  // and communicator.
+  // Counts what is new in the snapshot. The book has counts for each process and communicator.
   std::shared_ptr<const Book> Enter(std::shared_ptr<const collector::NodeSnapshot> node,
                                     const Moment& now);
 

@@ -68,7 +68,7 @@ TEST_F(LedgerTest, OperationsWithoutTimesAddNothingToKernelTime) {
   EXPECT_EQ(Kernel(Traffic::kPointToPoint), 0u);
 }
 
-// The sum stands in the segment.
+// The segment has the sum.
 TEST_F(LedgerTest, KernelTimeOfARankNeedsNoPast) {
   node_.Add(0);
   Do(Function::kAllReduce, kMib, 1000, 10);

@@ -9,17 +9,16 @@
 
 namespace nccl_exporter::exporter {
 
-// All of them are divided by one number for tests that cannot wait for minutes, as the findings'.
 struct LedgerTimes {
   static constexpr int64_t kSecondNs = 1'000'000'000;
 
   // A collective and size is regular if it occurs at least so often: Thresholds::longest_step.
   int64_t longest_step_ns = std::chrono::nanoseconds(shipped::kLongestStep).count();
-  // Weights of timed operations in a mean fall to 37 % in this time, which is short against the
-  // rules' window of a minute.
+  // Weights of timed operations in a mean fall to 37 % in this time. It is short against the rules'
+  // window of a minute.
   int64_t mean_ns = 10 * kSecondNs;
-  // Large transfers of the ranks are compared over so long: less than the 5 s between two
-  // snapshots, so that each of these ends an interval, and the scrapes between them do not.
+  // Large transfers of the ranks are compared over this time. Each snapshot of the history, 5 s
+  // apart, ends an interval, and the scrapes between them do not.
   int64_t interval_ns = 4 * kSecondNs;
   // A communicator is quiet if nothing has started or completed on it for so long.
   int64_t quiet_ns = 5 * kSecondNs;

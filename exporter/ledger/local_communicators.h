@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of this node gathered by communicator: what tables, page and history speak of.
+// The ranks of this node, by communicator and by job.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct RankOnNode {
 
 inline constexpr int64_t kNothingInFlight = std::numeric_limits<int64_t>::max();
 
-// What one user's job is told apart by.
+// Identity of one user's job.
 struct JobKey {
   uint64_t uid = 0;
   std::string job;         // collector::ProcessSnapshot::JobName(); empty: not known
@@ -83,7 +83,7 @@ inline std::vector<CommunicatorOnNode> CommunicatorsOnNode(const collector::Node
   return communicators;
 }
 
-// For look-ups: it points into `communicators`, which outlive it.
+// Points into `communicators`, which outlive it.
 using CommunicatorsByKey = std::map<collector::CommunicatorKey, const CommunicatorOnNode*>;
 inline CommunicatorsByKey ByKey(const std::vector<CommunicatorOnNode>& communicators) {
   CommunicatorsByKey by_key;

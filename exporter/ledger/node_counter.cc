@@ -24,7 +24,7 @@ bool IsLarge(const OperationKey& key, uint64_t ranks) {
          key.second >= kFirstLargeClass && BusBytesOf(key, 1, ranks) > 0;
 }
 
-// Of this interval; nothing was timed where a count is 0.
+// Counts of this interval. Nothing was timed where a count is 0.
 LargeCounts NewCounts(const OperationKey& key, const OperationTimes& times, uint64_t ranks) {
   const TimedCounts more = times.InThisInterval();
   const double bus_bytes = std::nearbyint(BusBytesOf(key, more.bytes, ranks));

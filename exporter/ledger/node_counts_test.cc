@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is counted once for all ranks that a communicator has on the node, and when it is quiet.
+// Tests of what is counted once for all ranks of a communicator on the node, and when it is quiet.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -203,7 +203,7 @@ TEST(NodeCountsTest, GoOnAtTheNextRankWhenTheLowestLeaves) {
   EXPECT_EQ(ranks.Node(1)->compared, 1u) << "it stays as it is";
 }
 
-// Of all ranks here; what a rank had counted stays counted when it leaves.
+// The sum has all ranks here; what a rank had counted stays counted when it leaves.
 TEST(NodeCountsTest, HaveTheBusBytesOfAllRanksThatEverWere) {
   Ranks ranks(2);
   using Bytes = collector::NetworkBusBytes;
@@ -359,7 +359,7 @@ TEST(NodeCountsTest, OfRanksThatComeAndGoAddUpToWhatWasDone) {
     std::mt19937_64 random(seed);
     std::map<uint64_t, uint64_t> rows;
     uint64_t increase = 0, compared = 0, expected = 0;
-    std::array<uint64_t, 4> seen{};  // what was compared when the rank was last present
+    std::array<uint64_t, 4> seen{};  // compared operations when the rank was last present
     for (int i = 0; i < 300; ++i) {
       for (uint64_t more = random() % 10; more > 0; --more, ++compared) ranks.Compare();
       for (uint64_t rank = 0; rank < 4; ++rank) ranks.is_present[rank] = random() % 4 != 0;
@@ -379,8 +379,8 @@ TEST(NodeCountsTest, OfRanksThatComeAndGoAddUpToWhatWasDone) {
         rows[rank] = *node->compared;
       }
     }
-    // What came while all that are present now were away is counted twice, and nothing is left out:
-    // too low a number would make the shares of last arrivals too high.
+    // Operations that came while all ranks that are present now were away are counted twice: a
+    // number that is too low would make the shares of last arrivals too high.
     EXPECT_EQ(increase, expected) << seed;
     EXPECT_GE(increase, *std::ranges::max_element(seen)) << seed;
   }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Differences between snapshots.
 #include "exporter/ledger/node_history.h"
 
 #include <algorithm>
@@ -13,7 +12,7 @@ namespace {
 
 constexpr int64_t kLatestSightNs = std::chrono::nanoseconds(kLatestSight).count();
 
-// Counters only grow; where one did not, it is another one's, and what it says is new.
+// A counter that has decreased is another one's: all of it is new.
 uint64_t Grown(uint64_t before, uint64_t now) { return now >= before ? now - before : now; }
 
 constexpr size_t BinOf(size_t bucket) {
@@ -101,7 +100,7 @@ collector::NetworkBusBytes Difference(const collector::NetworkBusBytes& before,
   return grown;
 }
 
-// Of the rank with the most in each communicator.
+// Compared operations of the rank with the most in each communicator, summed.
 uint64_t ComparedIn(const std::map<RankKey, RankDelta>& ranks) {
   uint64_t sum = 0, most = 0;
   const collector::CommunicatorKey* last = nullptr;

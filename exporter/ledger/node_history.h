@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last minutes of this node: what its communicators did in each of some hundred equal steps,
-// for the page and `top`.
+// NodeHistory, what the communicators of this node did in each of the latest steps.
 //
-// A step holds only what happened in it, so that an idle communicator costs nothing. Memory is
-// bounded by kHistorySteps times kHistorySeries (at most 1.3 KB each, where durations of every
-// length occur), kHistoryRanks (0.3 KB), kHistoryTraffic (48 bytes) and kHistoryLosses (40 bytes):
-// 109 MB at most; 8 ranks in 22 communicators take some 13 MB. Copies share the steps, which never
-// change.
+// A step holds only what happened in it. Memory is bounded by kHistorySteps times kHistorySeries
+// (at most 1.3 KB each, where durations of every length occur), kHistoryRanks (0.3 KB),
+// kHistoryTraffic (48 bytes) and kHistoryLosses (40 bytes): 109 MB at most; 8 ranks in 22
+// communicators take some 13 MB. Copies share the steps, which never change.
 #pragma once
 
 #include <array>
@@ -31,18 +29,17 @@
 
 namespace nccl_exporter::exporter {
 
-// How many steps are kept. The daemon's steps are kHistoryStep apart, so that it remembers ten
-// minutes.
+// Steps that are kept. The daemon's are kHistoryStep apart: ten minutes.
 inline constexpr size_t kHistorySteps = 120;
 inline constexpr std::chrono::seconds kHistoryStep{5};
 
-// A communicator may be that old when a snapshot sees it first: the rest of its initialization on
+// Age that a communicator may have when a snapshot sees it first: the rest of its initialization on
 // the GPU, and a look through the directories, lie between.
 inline constexpr std::chrono::seconds kLatestSight = kHistoryStep;
 
-// Functions of communicators in one step; ranks that did something; functions and size classes of
-// these ranks, four of each; causes of losses of processes. Users share each (fair_shares.h). What
-// is over is left out of that step and counted.
+// Entries of one step: functions of communicators; ranks that did something; functions and size
+// classes of these ranks, four per rank; causes of losses of processes. Users share each
+// (fair_shares.h). Entries beyond a limit are left out and counted.
 inline constexpr size_t kHistorySeries = 256;
 inline constexpr size_t kHistoryRanks = 1024;
 inline constexpr size_t kHistoryTraffic = 4 * kHistoryRanks;
@@ -53,7 +50,7 @@ inline constexpr size_t kHistoryLosses = 1024;
 inline constexpr size_t kBucketsPerBin = 2;
 inline constexpr size_t kDurationBins = (DurationBuckets::kCount - 2) / kBucketsPerBin + 2;
 
-// What one function did on one communicator, all local ranks together, in a step or several.
+// Operations of one function on one communicator, all local ranks together, in a step or several.
 struct ActivityDelta {
   uint64_t operations = 0;
   uint64_t bytes = 0;
@@ -69,7 +66,7 @@ struct ActivityDelta {
   ActivityDelta& operator+=(const ActivityDelta& more);  // without durations
 };
 
-// What one rank did with one function and one size class, in a step or several.
+// Operations of one rank by function and size class, in a step or several.
 struct TrafficDelta {
   Function function = Function::kOther;
   uint8_t size_class = 0;
@@ -82,10 +79,10 @@ struct TrafficDelta {
   double BusySeconds() const { return static_cast<double>(busy_ns) / 1e9; }
 };
 
-// What one rank did, in a step or several: only the functions and size classes that it used.
+// Activity of one rank in a step or several: only the functions and size classes that it used.
 struct RankDelta {
   collector::ArrivalCounts arrivals;
-  collector::NetworkCounts network;  // what its network operations that were timed waited for
+  collector::NetworkCounts network;              // waits of its timed network operations
   collector::NetworkBusBytes network_bus_bytes;  // if they are known
   std::vector<TrafficDelta> traffic;
   // As the book counts them (StepCounts), across nodes.
@@ -96,18 +93,17 @@ struct RankDelta {
 };
 using RankKey = std::pair<collector::CommunicatorKey, uint64_t>;  // and the rank in it
 
-// How long one rank was in timed collectives, in seconds per second. The rank that was in them for
-// the shortest time waited for nobody, so its time is the transfer, and the rest of the others' is
-// waiting.
+// Time of one rank in timed collectives, in seconds per second. The rank with the least time waited
+// for no other, so its time is the transfer, and the rest of the others' is waiting.
 struct RankWaiting {
   uint64_t rank = 0;
   double in_collectives = 0;
-  double transfer = 0;  // the same of all ranks of the communicator on this node
+  double transfer = 0;  // least time of the ranks of the communicator on this node
 
   double waiting() const { return in_collectives - transfer; }
 };
 
-// What a process could not follow, or left untimed.
+// Operations that a process could not follow, or left untimed.
 struct LossDelta {
   collector::FileKey process;
   uint64_t uid = 0;  // its owner
@@ -133,7 +129,7 @@ struct NetworkWindow {
   // nothing where it is not known what part was timed.
   std::optional<double> AllBytes(NetworkDirection direction) const;
 };
-// The same of all ranks; it may end before the newest step.
+// Activity of all ranks over some time, which may end before the newest step.
 struct RanksWindow {
   double seconds = 0;
   std::map<RankKey, RankDelta> ranks;
@@ -143,8 +139,8 @@ struct RanksWindow {
 // records.
 class NodeHistory {
  public:
-  // Compares the book with the one before; the first one is only remembered. `monotonic_ns`
-  // says when, on a clock that nobody sets.
+  // Compares the book with the one before; the first one is only remembered. `monotonic_ns` is the
+  // moment, by a clock that is never set.
   void Record(const Book& book, int64_t monotonic_ns);
 
   size_t steps() const { return steps_.size(); }
@@ -201,7 +197,7 @@ class NodeHistory {
   };
   using LossCounts = std::array<uint64_t, kLossCount>;
 
-  // Calls `add` with what the rank did in each of the newest steps; their seconds.
+  // Calls `add` with what the rank did in each of the newest steps. Returns their seconds.
   template <typename Add>
   double ForRecent(const collector::CommunicatorKey& communicator, uint64_t rank, double seconds,
                    Add add) const;
@@ -210,10 +206,9 @@ class NodeHistory {
   static void CompareRank(const RankOnNode& rank, const collector::CommunicatorKey& key,
                           const Counts& before, const Counts& now, Step& step);
   void CompareLosses(const collector::NodeSnapshot& node, Step& step);
-  // Leaves out what finds no place.
   void Fit(Step& step);
-  // Whether what began at `realtime_ns` and is met for the first time began since the last step, or
-  // just before; else it was there before this history.
+  // Whether an object that is met for the first time, and began at `realtime_ns`, began since the
+  // last step or just before.
   bool IsNew(int64_t realtime_ns) const;
 
   // Never null, and never changed: copies share them.

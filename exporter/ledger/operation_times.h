@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// OperationTimes, what is remembered of one function and size class of a communicator: its counts
-// at the latest snapshot, the mean of its recent timed operations, and its counts at the ends of
-// two periods and of the latest interval. For one thread at a time.
+// OperationTimes, the memory of one function and size class of a communicator: its counts at the
+// latest snapshot, the mean of its recent timed operations, and its counts at the ends of two
+// periods and of the latest interval. For one thread at a time.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,8 @@ struct TimedCounts {
 
 class OperationTimes {
  public:
-  // Counts of a communicator whose past is not known: only what comes now is counted. The mean of
-  // all timed operations so far weighs as one operation.
+  // Begins the memory of a communicator whose past is not known: only what comes now is counted.
+  // The mean of all timed operations so far weighs as one operation.
   void Begin(const collector::SizeClassSnapshot& counts) {
     seen_ = counts;
     at_period_ = {counts.operations, counts.operations};
@@ -36,8 +36,8 @@ class OperationTimes {
     mean_ns_ = recent_busy_ns_;
   }
 
-  // `decay`: what the weights of earlier operations are multiplied by. Returns the operations since
-  // the latest snapshot. Counts that decrease, as only a damaged segment has, count as unchanged.
+  // `decay` multiplies the weights of earlier operations. Returns the operations since the latest
+  // snapshot. Counts that decrease, as only a damaged segment has, count as unchanged.
   uint64_t See(const collector::SizeClassSnapshot& counts, double decay) {
     const uint64_t more = Increase(counts.operations, seen_.operations);
     const uint64_t timed = Increase(counts.timed_operations, seen_.timed_operations);
@@ -61,7 +61,7 @@ class OperationTimes {
   uint64_t InBothPeriods() const { return Increase(seen_.operations, at_period_[0]); }
   void EndPeriod() { at_period_ = {at_period_[1], seen_.operations}; }
 
-  // What was timed since the end of the interval before.
+  // Timed operations since the end of the interval before.
   TimedCounts InThisInterval() const {
     return {.operations = Increase(seen_.timed_operations, at_interval_.operations),
             .bytes = Increase(seen_.timed_bytes, at_interval_.bytes),
@@ -78,7 +78,6 @@ class OperationTimes {
   static uint64_t Increase(uint64_t now, uint64_t before) { return now - std::min(now, before); }
 
   collector::SizeClassSnapshot seen_;
-  // Sums with weights that fall with age.
   double recent_timed_ = 0;
   double recent_busy_ns_ = 0;
   double mean_ns_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PlayedNode, a node whose counts a test makes operation by operation, and the truth about it.
+// PlayedNode, a node whose counts a test makes operation by operation.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ class PlayedNode {
     node_.processes.back().start_realtime_ns = now_.realtime_ns;
   }
 
-  // In slot `slot`, created now; on two nodes.
+  // A communicator in `slot`, created now, on two nodes.
   collector::CommunicatorSnapshot& Add(uint32_t slot, uint64_t generation = 1) {
     collector::CommunicatorSnapshot communicator = EmptyCommunicator(slot + 100, 0);
     communicator.slot = slot;
@@ -45,11 +45,10 @@ class PlayedNode {
   collector::CommunicatorSnapshot& comm(size_t i = 0) { return process().communicators[i]; }
   const Moment& now() const { return now_; }
 
-  // A snapshot by that daemon.
   void Enter(Ledger& ledger) {
     book_ = ledger.Enter(std::make_shared<const collector::NodeSnapshot>(node_), now_);
   }
-  // What the book of the latest snapshot has.
+  // Counts in the book of the latest snapshot.
   const RankCounts& Counts(size_t i = 0) const { return *book_->rows.front().ranks[i]; }
   const ProcessCounts& ProcessSums() const { return *book_->rows.front().counts; }
 

@@ -2,10 +2,8 @@
 // RankCounter, the counters of one rank in one communicator (RankCounts) and the state that they
 // need from one snapshot to the next. For one thread at a time.
 //
-// Kernel seconds are the measured durations, and nothing else: operations without times count as
-// none. A rank with fewer timed operations than its peers is not compared with them
-// (comm_rank:nccl_timed_operations:rate in the rules). The sum stands in the segment, so a daemon
-// that knows nothing of the past goes on with it.
+// Kernel seconds are the measured durations: operations without times add none. The segment has
+// their sum, so a daemon that knows nothing of the past goes on with it.
 #pragma once
 
 #include <array>
@@ -25,16 +23,15 @@ namespace nccl_exporter::exporter {
 
 class RankCounter {
  public:
-  // Before the first Advance(): the communicator is older than what is known of it.
+  // Called before the first Advance() of a communicator whose past is not known.
   void BeginWithoutPast(const collector::CommunicatorSnapshot& communicator, const Moment& now);
-  // Before the first Advance() of a new one, whose operations are all counted.
+  // Called before the first Advance() of a new one, whose operations are all counted.
   void BeginNew(const collector::CommunicatorSnapshot& communicator, const Moment& now);
 
   void Advance(const collector::CommunicatorSnapshot& communicator, const Moment& now,
                const LedgerTimes& times);
 
-  // After it, the node's counts may be advanced, by the lowest rank.
-  // All since the Advance() before.
+  // Increases since the Advance() before, for the node's counts of the lowest rank.
   uint64_t new_compared() const { return new_compared_; }
   uint64_t new_progress() const { return new_progress_; }
   // Nothing if it is not known which network operations are timed.
@@ -42,7 +39,8 @@ class RankCounter {
   const TimesByOperation& operations() const { return operations_; }
   NodeCounter& node() { return node_; }
   void EndInterval(int64_t monotonic_ns);
-  // Whether operations() have what came since then: no if a snapshot missed the end of an interval.
+  // Whether operations() have what came since then: not if a snapshot missed the end of an
+  // interval.
   bool HasIntervalSince(int64_t monotonic_ns) const {
     return interval_start_ns_ == 0 || interval_start_ns_ == monotonic_ns;
   }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A read whose result serves several callers: those that come while one is under way share the next
-// one.
+// SharedRead, a read whose result serves several callers.
 #pragma once
 
 #include <atomic>
@@ -14,10 +13,9 @@
 namespace nccl_exporter::exporter {
 
 // A caller gets a result of a read that began after its call, or one that is younger than the
-// lifetime. So ten callers at once cost two reads, and with a lifetime any number of callers costs
-// one read per lifetime. A caller notes how many reads had begun (begun_ grows before a read looks
-// at anything), and then waits for the lock. If a later read has ended by then, its result serves.
-// Any thread may call Get(). Reads run one at a time, on the thread of the caller that needs one.
+// lifetime. It notes how many reads had begun (begun_ grows before a read looks at anything), and
+// then waits for the lock. If a later read has ended by then, its result serves. Any thread may
+// call Get(). Reads run one at a time, on the thread of the caller that needs one.
 template <typename Result>
 class SharedRead {
  public:
@@ -30,7 +28,7 @@ class SharedRead {
     const uint64_t begun_before = begun_.load();
     const std::lock_guard lock(mutex_);
     if (auto latest = Latest(begun_before)) return latest;
-    Forget();  // so that there are not two at a time
+    Forget();  // so that two results never exist together
     const uint64_t number = begun_.fetch_add(1) + 1;
     std::shared_ptr<const Result> result = read_();
     const std::lock_guard latest_lock(latest_mutex_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who shares a read with whom.
+// Tests which callers share a read.
 #include "exporter/ledger/shared_read.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Log lines about the node: one when something has changed, none while it stays as it is.
+// StateLog, log lines about changes of the node.
 #pragma once
 
 #include <fmt/format.h>
@@ -41,7 +41,7 @@ class StateLog {
   };
 
   collector::SegmentCounts segments_;
-  // As many as SegmentErrorCounts has.
+  // Has as many entries as SegmentErrorCounts.
   std::map<std::pair<collector::SegmentError, std::optional<uint64_t>>, Logged> errors_;
 };
 

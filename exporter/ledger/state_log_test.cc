@@ -47,14 +47,12 @@ TEST(StateLogTest, RepeatsErrorsThatGoOnAfterAWhileOnly) {
   };
   EXPECT_EQ(observe(0, 1),
             "segment error directory_unreadable of uid 1001: 1 times since the last such line, the "
-            "latest /run/x: "
-            "Permission denied");
+            "latest /run/x: Permission denied");
   EXPECT_EQ(observe(1, 50), "");
   EXPECT_EQ(observe(9, 90), "");
   EXPECT_EQ(observe(10, 95),
             "segment error directory_unreadable of uid 1001: 94 times since the last such line, "
-            "the latest /run/x: "
-            "Permission denied");
+            "the latest /run/x: Permission denied");
   EXPECT_EQ(observe(30, 95), "") << "it has ended";
 }
 

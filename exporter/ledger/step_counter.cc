@@ -9,7 +9,8 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// By which another collective must be rarer in two periods.
+// Operations by which another collective must be rarer in two periods: counts of two that occur
+// once per step differ by one at most.
 constexpr uint64_t kRarerBy = 2;
 
 bool IsCollective(const OperationKey& key) {

@@ -4,15 +4,14 @@
 //
 // A collective and size is regular if it occurred at least once per longest step in each of two
 // periods, one after the other. So neither the collectives of an initialization nor those of a
-// checkpoint are taken for steps. The choice stays while it is regular and no other is rarer by two
-// operations in both periods: counts of two that occur once per step differ by one at most. If
-// nothing is regular, the choice stays as well, so steps of a job that paused are counted from its
-// first operation on. The counter only adds operations of the present choice: it never decreases.
+// checkpoint are taken for steps. The choice stays while it is regular and no other is rarer
+// (kRarerBy), and while nothing is regular: steps of a job that paused are counted from its first
+// operation on. The counter never decreases.
 //
-// Waits are counted for each regular collective and size by itself, because a mean is wait and
-// transfer, and only the same operation of other ranks tells them apart. It is the mean of the
-// launch that takes longest in a step (step_places.h). At most kMostWaits kinds have one: those
-// that moved the most bytes, which are the same on all ranks.
+// A wait is counted for each regular collective and size by itself: it contains the transfer, so
+// only ranks in the same operation are compared. It is the mean of the launch that takes longest in
+// a step (step_places.h). At most kMostWaits kinds have one: those that moved the most bytes, which
+// are the same on all ranks.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +29,6 @@ namespace nccl_exporter::exporter {
 
 class StepCounter {
  public:
-  // More kinds would need as many series per rank.
   static constexpr size_t kMostWaits = kMostStepWaits;
 
   void Begin(const Moment& now) { period_start_ns_ = now.monotonic_ns; }
@@ -49,7 +47,7 @@ class StepCounter {
  private:
   // Returns the steps of the two periods if they are the first ones: these were not counted.
   uint64_t EndPeriod(TimesByOperation& operations, int64_t period_ns, const LedgerTimes& times);
-  // Whether there is a first choice, or a new one.
+  // Chooses the collective of the steps. Whether the choice is new.
   bool Choose(const TimesByOperation& operations);
   void ChooseWaits(const TimesByOperation& operations);
   void LearnPlaces(const TimesByOperation& operations);

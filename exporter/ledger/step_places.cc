@@ -7,8 +7,8 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// Of the most that a place of the kind has: one with less has seen nothing for 4.6 times the time
-// of a mean, and may be none any more.
+// Share of the largest weight of a kind below which a place is forgotten: it has seen nothing for
+// 4.6 times the time of a mean.
 constexpr double kLeastWeight = 0.01;
 
 }  // namespace

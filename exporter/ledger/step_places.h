@@ -2,11 +2,10 @@
 // StepPlaces, how much longer the longest launch of a step takes than the mean operation of its
 // function and size class. For one thread at a time.
 //
-// Operations of one kind wait unequally: the first of a step waits for the rank that is late, the
-// next ones only for what the step has between them. And the plugin shares a launch's time among
-// its operations. The place of an operation is NCCL's number of it, modulo the operations of its
-// function per step: so each place has a mean of its own, wherever the counting begins.
-// Operations that are not in every step shift the places; then the means forget within seconds.
+// Operations of one kind wait unequally: the first of a step waits for the late rank, the next ones
+// only for what the step has between them. The place of an operation is NCCL's number of it, modulo
+// the operations of its function per step. Each place has a mean of its own. Operations that are
+// not in every step shift the places; then the means forget within seconds.
 #pragma once
 
 #include <cstddef>
@@ -26,18 +25,17 @@ class StepPlaces {
   // ring holds.
   static constexpr uint64_t kMostPlaces = 256;
 
-  // Operations of a function in so many steps: how many there are in each, to the nearest, as both
-  // counts are of the same time, give or take one step. What was found before stays if they name no
-  // number. Another one forgets all that was seen.
+  // Learns the operations of a function per step, from both counts over the same time. Nothing
+  // changes if the counts do not prove one number. A new number forgets all that was seen.
   void Learn(uint8_t function, uint64_t operations, uint64_t steps);
-  // How many places it has: 1 where that was not learned, or beyond kMostPlaces.
+  // Places of the function in a step: 1 where they were not learned, or beyond kMostPlaces.
   uint64_t PlacesOf(uint8_t function) const;
 
-  // Operations of the communicator that were completed since the call before. `decay`: what the
-  // weights of earlier ones are multiplied by.
+  // Sees the operations that were completed since the call before. `decay` multiplies the weights
+  // of earlier ones.
   void See(const std::vector<collector::RecentOperation>& recent, double decay);
 
-  // Of one function and size class. 1 if nothing was seen of it.
+  // Longest mean of a place, divided by the mean of all operations; 1 if nothing was seen.
   double LongestToMean(const OperationKey& key) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which directories a program watches, so that two programs can compare. Paths are not enough: the
-// same path may be another directory in a container, and on another node. For any thread.
+// WatchedDirectories, the directories that a program watches, to compare two programs. The same
+// path may be another directory in a container, and on another node. For any thread.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 namespace nccl_exporter::exporter {
 
 struct WatchedDirectories {
-  // Of the running kernel: it differs between nodes. Empty where /proc does not say it.
+  // Boot of the kernel: it differs between nodes. Empty where /proc does not have it.
   std::string boot_id;
   // Device and inode, sorted: "26:1041". One of private directories is that of their parent, and
   // the pattern: "25:1/nccl-exporter-*". Those that do not exist hold nothing and are left out.
