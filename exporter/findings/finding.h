@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A finding: something that is wrong on this node, who causes it, who suffers from it, since when,
-// and at what cost. Page, `top`, `inflight` and the API show findings and judge nothing themselves.
-//
-// Plain data that refers to nothing else, so that it can be kept and compared with later ones.
+// Finding, something that is wrong on this node: who causes it, who suffers from it, since when,
+// and at what cost. Plain data that refers to nothing else, so that it can be kept.
 #pragma once
 
 #include <cstddef>
@@ -57,7 +55,7 @@ inline constexpr CodeTable<FindingKind> kFindingKinds{{
 }};
 static_assert(IsInOrder(kFindingKinds));
 
-// As of alerts. The worst last: findings are ordered by the value.
+// Severities of the alerts, the worst last: findings are ordered by the value.
 enum class Severity : uint8_t { kInfo, kWarning, kCritical, kCount };
 inline constexpr CodeTable<Severity> kSeverities{{
     {Severity::kInfo, "info", "worth knowing"},
@@ -66,7 +64,7 @@ inline constexpr CodeTable<Severity> kSeverities{{
 }};
 static_assert(IsInOrder(kSeverities));
 
-// What a rank is doing, or not doing. Append only.
+// State of a rank in a finding. Append only.
 enum class Standing : uint8_t {
   kWaits,
   kMissingCall,
@@ -103,19 +101,19 @@ struct FoundRank {
   std::string pod;
   // Collectives that another rank of this node has started and this one has not.
   uint64_t behind = 0;
-  std::string operation;          // that it is in, as "AllGather #325"; empty: none
-  int64_t since_realtime_ns = 0;  // of that; 0: not known
+  std::string operation;          // in flight, as "AllGather #325"; empty: none
+  int64_t since_realtime_ns = 0;  // of the operation, the wait or the end; 0: not known
 };
 
-// Ranks that a finding lists at most; the others are counted. A node has fewer ranks of one job,
-// unless a user forges them: then a judgement must not copy thousands.
+// Ranks that a finding lists at most; the others are counted. A node has more ranks of one job only
+// if a user forges them.
 inline constexpr size_t kMostFoundRanks = 64;
 
 struct Finding {
   FindingKind kind = FindingKind::kHangCulprit;
   Severity severity = Severity::kInfo;
 
-  // Of one communicator; nothing where a finding is about processes or files.
+  // Nothing where a finding is about processes or files.
   std::optional<collector::CommunicatorKey> communicator;
   std::string communicator_name;  // given by the user, else empty
   uint64_t uid = 0;               // whose job, or whose files
@@ -133,11 +131,11 @@ struct Finding {
   int64_t since_realtime_ns = 0;
 
   // Sentences. Names of other processes in them are valid UTF-8 without control characters.
-  std::string headline;  // what, since when, who: the whole in one sentence
+  std::string headline;  // the whole finding in one sentence
   std::string cost;      // "7 of 8 GPUs wait", "10.6 % of the time"; empty: not known
   // Name and value, with unit.
   std::vector<std::pair<std::string, std::string>> evidence;
-  std::string next;     // what to do next, one sentence
+  std::string next;     // advice in one sentence
   std::string runbook;  // name of its alert, which is that of its page in docs/runbooks; or empty
 };
 

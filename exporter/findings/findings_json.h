@@ -18,7 +18,7 @@ nlohmann::ordered_json TimeJson(int64_t realtime_ns);
 
 // An array of findings, the worst first.
 nlohmann::ordered_json FindingsJson(const Judgement& judgement);
-// What was looked at, so that an empty array means something.
+// Extent of the judgement: history, communicators, and what was left out.
 nlohmann::ordered_json LookedAtJson(const Judgement& judgement);
 
 }  // namespace nccl_exporter::exporter

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which communicator of a job a finding is about.
+// Chooses the communicator of a job that a finding is about.
 #include "exporter/findings/hangs.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// Of those that meet `condition`, the one in which most ranks wait, then the longest.
+// The communicator that meets `condition` and in which most ranks wait, then the longest.
 template <typename Condition>
 const GraphCommunicator* MostWaiting(const GraphJob& job, Condition condition) {
   const GraphCommunicator* most = nullptr;
@@ -53,14 +53,14 @@ auto Has(bool GraphRank::*flag) {
   };
 }
 
-// Of a graph in which only dead and stopped ranks are suspect.
+// Findings of a graph in which only dead and stopped ranks are suspect.
 std::vector<Finding> HaltsOf(const GraphJob& job, int64_t taken_ns) {
   const GraphCommunicator* const found = MostWaiting(job, Has(&GraphRank::is_culprit));
   if (found == nullptr) return {};
   return {HangSentences(job, *found, taken_ns, true, Severity::kCritical).Culprits()};
 }
 
-// A dead, stopped or missing rank does not go on by itself.
+// Whether a culprit is dead, stopped or missing: it does not go on by itself.
 bool HasGoneCulprit(const GraphJob& job) {
   return std::ranges::any_of(job.communicators, [](const GraphCommunicator& communicator) {
     return std::ranges::any_of(
@@ -68,7 +68,7 @@ bool HasGoneCulprit(const GraphJob& job) {
   });
 }
 
-// `lasting`: of what may go on by itself.
+// `lasting`: severity of a hang whose cause may go on by itself.
 std::vector<Finding> FindingsOf(const GraphJob& job, int64_t taken_ns, bool is_hang,
                                 Severity lasting) {
   const Severity sure = is_hang ? Severity::kCritical : Severity::kWarning;

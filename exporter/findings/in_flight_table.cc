@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of the communicators of the node.
 #include "exporter/findings/in_flight_table.h"
 
 #include <fmt/format.h>
@@ -22,7 +21,7 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// So that a line stays within 120 columns.
+// Limits that keep a line within 120 columns.
 constexpr size_t kNameLimitBytes = 36;
 constexpr size_t kJobLimitBytes = 16;
 constexpr size_t kMostRanksNamed = 8;  // in a list
@@ -33,7 +32,6 @@ void Line(std::string& out, fmt::format_string<Arguments...> format, Arguments&&
   out += '\n';
 }
 
-// Ranks as a list, cut off where it gets long.
 std::string RanksText(const std::vector<uint64_t>& ranks) {
   std::string text;
   for (size_t i = 0; i < std::min(ranks.size(), kMostRanksNamed); ++i) {
@@ -93,7 +91,7 @@ Row RowOf(const RankOnNode& rank, const CommunicatorOnNode& all, int64_t now_ns)
   return row;
 }
 
-// Global ranks are shown where they are other numbers than the ranks.
+// Whether global ranks are shown: where they are other numbers than the ranks.
 bool HasOtherNumbers(const std::vector<RankOnNode>& ranks) {
   return HaveGlobalRanks(ranks) && std::ranges::any_of(ranks, [](const RankOnNode& rank) {
            return GlobalRankOf(rank) != std::to_string(rank.communicator->rank);
@@ -129,8 +127,7 @@ void AddBehind(const CommunicatorOnNode& communicator, std::string& out) {
        RanksText(behind, HasOtherNumbers(communicator.ranks), kMostRanksNamed));
 }
 
-// On a node that has all ranks of a communicator, it is known who is missing; else only how many
-// are not here.
+// Names the missing ranks on a node that has all ranks of the communicator, else counts them.
 void AddMissing(const CommunicatorOnNode& communicator, std::string& out) {
   const collector::CommunicatorSnapshot& any = *communicator.ranks.front().communicator;
   std::set<uint64_t> here;
@@ -179,7 +176,7 @@ void AddCommunicator(const CommunicatorOnNode& communicator, int64_t now_ns, std
   AddMissing(communicator, out);
 }
 
-// Those of findings first, by the place of the first one about each.
+// Communicators of findings first, by the place of the first finding about each.
 std::vector<CommunicatorOnNode> InOrder(const collector::NodeSnapshot& node,
                                         const Judgement& judgement) {
   std::map<collector::CommunicatorKey, size_t> places;

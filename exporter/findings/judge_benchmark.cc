@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kSecondNs = 1000000000;
 constexpr size_t kProcesses = 64;
-// Of each rank, to many peers.
+// Sends in flight of each rank, to many peers.
 constexpr int kInFlight = 32;
 
 void AddInFlight(size_t rank, size_t ranks, int64_t now_ns,
@@ -25,7 +25,7 @@ void AddInFlight(size_t rank, size_t ranks, int64_t now_ns,
   communicator.started_sequence = 1000;
   communicator.completed_sequence = 1000;
   communicator.last_progress_realtime_ns = now_ns - 300 * kSecondNs;
-  // One rank in four is in nothing: a culprit, if any.
+  // One rank in four has nothing in flight: a culprit, if any.
   for (int i = 0; i < kInFlight && rank % 4 != 0; ++i) {
     communicator.in_flight.push_back(
         {.function = Function::kSend,

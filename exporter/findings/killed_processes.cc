@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that ended without finalizing. Those that finalized have ended properly, and are no
-// finding. That a process has ended is known by the lock of its segment, which the kernel releases,
-// and never by its pid.
+// Finds processes that ended without finalizing. The end of a process is known by the lock of its
+// segment, which the kernel releases, and never by its pid.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,9 +18,8 @@ namespace {
 
 constexpr size_t kMostNamed = 4;  // in the headline
 
-// What is asked of a living process. All times are of CLOCK_MONOTONIC, which the processes of a
-// machine share: the times of day of an ended process are those of its last reading, and the clock
-// may have been set since.
+// A living process. Times are of CLOCK_MONOTONIC: the times of day of an ended process are those of
+// its last reading, and the clock may have been set since.
 struct Living {
   int64_t start_monotonic_ns = 0;
   int64_t last_progress_monotonic_ns = 0;  // in communicators that are open
@@ -70,7 +68,7 @@ void Add(const collector::ProcessSnapshot& process, Job& job) {
       Add(communicator, job.alive.back());
       continue;
     }
-    // The largest one tells most about the rank: it is the world, or the nearest to it.
+    // The largest communicator is the world, or the nearest to it.
     const auto [found, is_new] =
         job.killed.try_emplace(process.file, RankOnNode{&process, &communicator});
     if (!is_new && communicator.ranks > found->second.communicator->ranks)
@@ -78,12 +76,12 @@ void Add(const collector::ProcessSnapshot& process, Job& job) {
   }
 }
 
-// Other ranks went on for so long after a process was last seen to do anything. At the end of a job
-// its processes end one after the other.
+// Ranks that go on for so long after a process was last active miss it. At the end of a job its
+// processes end one after the other.
 constexpr int64_t kGoneOnNs = 10'000'000'000;
 
-// Whether a process of the job lives that was there at the time, and has need of others since.
-// Those of a restart are younger.
+// Whether a living process of the job is older than the last activity of `rank`, and waits or has
+// gone on since. The processes of a restart are younger.
 bool IsMissed(const RankOnNode& rank, const Job& job,
               const std::set<collector::FileKey>& just_ended) {
   const int64_t last_ns = LastMonotonicNs(*rank.process);
@@ -119,7 +117,7 @@ Finding FindingOf(const Job& job, const std::set<collector::FileKey>& just_ended
     if (IsMissed(*rank, job, just_ended)) missed.push_back(rank);
   }
   const bool any_missed = !missed.empty();
-  // In a job that goes on, without those of the attempt before.
+  // Processes of an earlier attempt are left out of a job that goes on.
   if (any_missed) ranks = std::move(missed);
   std::ranges::stable_sort(ranks, {},
                            [](const RankOnNode* rank) { return LastMonotonicNs(*rank->process); });

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of judgements.
 #include "exporter/findings/late_ranks.h"
 
 #include <algorithm>
@@ -16,7 +15,7 @@ namespace {
 
 // A straggler is one in so much of the judgements in which any rank of the job is.
 constexpr double kShareOfJudgements = 0.75;
-// Memory is one bit per judgement: `history` has 40.
+// Bits of Judgements; `history` has 40.
 constexpr int64_t kMostJudgements = 64;
 // Usual times are taken in one of so many: group nccl_ranks is evaluated as seldom.
 constexpr uint64_t kJudgementsPerUsualTime = 4;
@@ -34,7 +33,7 @@ void Shift(std::vector<double>& values, int judgements) {
 }  // namespace
 
 LateRanks::Judgements LateRanks::Latest(Thresholds::Ns time) const {
-  // Those at both ends count: so it is one more than there are intervals.
+  // Judgements at both ends count.
   const int64_t judgements = std::min(time / times_.interval + 1, kMostJudgements);
   return judgements == kMostJudgements ? ~Judgements{0} : (Judgements{1} << judgements) - 1;
 }
@@ -75,7 +74,7 @@ void LateRanks::Follow(const collector::NodeSnapshot& node) {
     for (const RankOnNode& rank : communicator.ranks)
       processes_[{rank.process->file, rank.communicator->gpu_index}].last_seen_ns = now_ns_;
   }
-  // One that a snapshot missed is still the same.
+  // A communicator or process that a snapshot missed is still the same.
   const auto is_gone = [&](const auto& entry) {
     return now_ns_ - entry.second.last_seen_ns > times_.window.count();
   };
@@ -109,8 +108,7 @@ void LateRanks::BeginJudgement(int judgements_passed) {
       shift(memory.last_arriver);
       Shift(memory.evidence, judgements_passed);
     }
-    // Only ranks that were late lately take memory: a user who makes many communicators does not
-    // make this map grow.
+    // Ranks that were not late lately take no memory.
     std::erase_if(communicator.ranks, [&](const auto& entry) {
       const RankMemory& memory = entry.second;
       return (memory.late | memory.last_arriver) == 0 && memory.shown_until_ns < now_ns_;
@@ -186,7 +184,7 @@ void LateRanks::Judge(const LateCandidate& candidate, int64_t realtime_ns) {
   if (Settled(candidate.communicator, times_.arrivals_window() + times_.window) == nullptr)
     measures.is_last_arriver = false;
   if (measures.is_culprit || measures.is_last_arriver) {
-    // A gap as long as the time in which evidence adds up ends a run: what follows is new.
+    // A run ends after late_for() without evidence.
     const bool is_new = std::ranges::count(rank.evidence, 0) == std::ssize(rank.evidence) &&
                         (rank.last_arriver & Latest(times_.late_for())) == 0;
     if (is_new) rank.since_realtime_ns = realtime_ns;
@@ -220,8 +218,8 @@ void LateRanks::AddEvidence(const CommunicatorMemory& communicator, RankMemory& 
     evidence = (rank.straggler & 1) != 0 ? std::min(evidence, times_.least_evidence()) : 0;
 }
 
-// The conditions of the alerts: a proof of evidence, and three quarters of the judgements that
-// found anybody; or a last arriver in 7 judgements without a gap.
+// Conditions of the alerts: a proof, and kShareOfJudgements; or a last arriver in all judgements of
+// `hold`.
 void LateRanks::Confirm() {
   const Judgements latest = Latest(times_.late_for()), past = Latest(times_.history);
   const Judgements unbroken = Latest(times_.hold);

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Late ranks: those that the others of a communicator wait for again and again. The conditions are
-// those of the rules in deploy/prometheus (group nccl_stragglers; docs/alerts.md has the reasons),
-// for the ranks of this node.
+// LateRanks, ranks that the others of a communicator wait for again and again: the rules of group
+// nccl_stragglers (docs/alerts.md) for the ranks of this node.
 //
 // A judgement takes some ranks for late (late_candidates.h). Evidence of judgements adds up
-// (comm_rank:nccl_straggler:evidence), and a finding needs a proof of it. A communicator that
-// was followed for less than some minutes has late ranks only if they were late in others before:
-// so a single snapshot names nobody.
+// (comm_rank:nccl_straggler:evidence), and a finding needs a proof of it. A communicator that was
+// followed for less than `warm_up` has late ranks only if they were late in others before.
 //
-// Large costs are more evidence only in communicators that have all their ranks here. Of others
-// nobody here sees whether a rank of another node is late as often, as with the load of experts.
+// Large costs are more evidence only in communicators that have all their ranks here: ranks of
+// other nodes may be late as often.
 #pragma once
 
 #include <cstdint>
@@ -34,20 +32,18 @@ class LateRanks {
   explicit LateRanks(const Thresholds& times) : times_(times) {}
 
   // Judges the newest window of `history`, if the judgement before is an interval ago.
-  // `monotonic_ns` as in NodeHistory::Record, which comes first. Intervals that were missed, as in
-  // a pause of the machine, count as judgements that found nobody.
+  // `monotonic_ns` as in NodeHistory::Record, which comes first. Missed intervals count as
+  // judgements that found no rank late.
   void Record(const collector::NodeSnapshot& node, const NodeHistory& history,
               int64_t monotonic_ns);
 
-  // By the judgements so far.
   std::vector<Finding> Findings(const collector::NodeSnapshot& node) const;
   // Seconds until the communicator that was met last can have late ranks; 0: all can. Those with
   // one rank on this node never can, and do not count.
   double LearningSeconds() const;
 
  private:
-  // Judgements, one bit each: the latest is bit 0. Memory of a rank is that of a word, however
-  // often it is judged, and a condition such as "6 of 13" is a mask and a count of bits.
+  // One bit per judgement, the latest is bit 0.
   using Judgements = uint64_t;
 
   // One GPU of a process, in any of its communicators, those that are gone included.
@@ -87,15 +83,15 @@ class LateRanks {
 
   void Follow(const collector::NodeSnapshot& node);
   void BeginJudgement(int judgements_passed);
-  // Null while `window` reaches back to before the communicator was met: into the backlog of its
-  // completion ring, or the first calls, in which ranks differ by seconds.
+  // Null until the communicator was followed for `window`: its first calls, in which ranks differ
+  // by seconds, and the backlog of its completion ring are not judged.
   CommunicatorMemory* Settled(const collector::CommunicatorKey& key, Thresholds::Ns window);
   bool IsWarm(const CommunicatorMemory& communicator, const RankMemory& rank) const;
   void FollowJobs(const NodeRates& rates);
   // Compares ranks that are unequal by design with their past.
   void SubtractUsual(NodeRates& rates);
   void Judge(const LateCandidate& candidate, int64_t realtime_ns);
-  // After all candidates of the judgement.
+  // Called after all candidates of the judgement.
   void AddEvidence(const CommunicatorMemory& communicator, RankMemory& rank) const;
   void Confirm();
   // Whether processes of the job wait more now than in judgements without a late rank, by a part of

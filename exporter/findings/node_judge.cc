@@ -16,7 +16,7 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// A thread that sleeps for a step may wake up a little later once, and in time the next time.
+// A thread that wakes up late once has less than a step until the next time.
 constexpr double kLeastOfStep = 0.9;
 
 bool IsHang(const Finding& finding) {
@@ -25,7 +25,7 @@ bool IsHang(const Finding& finding) {
          finding.kind == FindingKind::kHangElsewhere;
 }
 
-// What hangs already explain.
+// Communicators and culprits of hangs: other findings about them are left out.
 struct Explained {
   std::set<collector::CommunicatorKey> communicators;
   std::set<std::pair<uint64_t, uint64_t>> culprits;  // user and pid
@@ -44,8 +44,7 @@ Explained ExplainedBy(const std::vector<Finding>& findings) {
 }
 
 // Orders findings as Judgement has them: of equal severity, those that name a culprit before those
-// whose culprit is elsewhere. Returns how many were left out. The limit comes after the
-// order by severity, so that a user's own small findings do not hide the worst one.
+// whose culprit is elsewhere. Returns how many were left out: of each user the least severe.
 uint64_t TakeTurns(std::vector<Finding>& findings) {
   std::ranges::stable_sort(findings, {}, [](const Finding& finding) {
     return std::tuple(-static_cast<int>(finding.severity), finding.culprits.empty(),
@@ -90,7 +89,7 @@ void NodeJudge::Record(const Book& book, int64_t monotonic_ns) {
   ended_steps_ = std::move(ended_steps);
 }
 
-// Nothing is known of that without a Record().
+// Empty without a Record().
 std::set<collector::FileKey> NodeJudge::JustEnded(const collector::NodeSnapshot& node) const {
   std::set<collector::FileKey> just_ended;
   if (!recorded_ns_) return just_ended;
@@ -119,12 +118,12 @@ Judgement NodeJudge::Judge(const collector::NodeSnapshot& node) const {
     std::ranges::move(more, std::back_inserter(judgement.findings));
   };
   const Explained explained = ExplainedBy(judgement.findings);
-  // A communicator that hangs has no late ranks: its window is a part of the hang.
+  // The window of late ranks is a part of the hang.
   std::vector<Finding> late = late_ranks_.Findings(node);
   std::erase_if(late, [&](const Finding& finding) {
     return explained.communicators.contains(*finding.communicator);
   });
-  // The killed process that a job hangs for is named by the hang.
+  // The hang names the killed process that a job waits for.
   std::vector<Finding> killed = KilledProcesses(node, JustEnded(node));
   std::erase_if(killed, [&](const Finding& finding) {
     return std::ranges::any_of(finding.culprits, [&](const FoundRank& culprit) {

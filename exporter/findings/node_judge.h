@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of one node: its history, and what is wrong with it. One for the daemon, and one for
-// each command that shows findings.
+// NodeJudge, the history of one node and the findings about it: for the daemon, and for commands
+// that show findings.
 #pragma once
 
 #include <cstddef>
@@ -22,22 +22,21 @@
 
 namespace nccl_exporter::exporter {
 
-// Findings of one user that are shown: more are no help to anybody, and are counted.
+// Findings of one user that are shown; the others are counted.
 inline constexpr size_t kMostFindingsPerUser = 64;
 
 struct Judgement {
-  // The worst first. Of equal severity users take turns, each with the longest first, so that
-  // nobody's findings hide another's.
+  // The worst first. In each severity users take turns, each with the longest first.
   std::vector<Finding> findings;
   uint64_t left_out = 0;  // beyond kMostFindingsPerUser
-  // What was looked at, so that nothing found means something.
+  // Extent of the judgement.
   double seconds = 0;                // of history
   uint64_t communicators = 0;        // in use
   uint64_t across_nodes = 0;         // of those: bandwidth and network are not judged on one node
   uint64_t compared_operations = 0;  // within `seconds`: NodeHistory::ComparedOperations()
   double learning_seconds = 0;       // until all of them can have late ranks
-  // Functions, ranks, losses and bandwidths that found no place in the memory of the judge, summed
-  // since its start: what a user has beyond its share of each limit.
+  // Functions, ranks, losses and bandwidths beyond the shares of users in the judge's memory,
+  // summed since its start.
   uint64_t not_remembered = 0;
 };
 
@@ -52,13 +51,12 @@ class NodeJudge {
         bandwidth_past_(times),
         lost_operations_(times) {}
 
-  // A step of the history. `monotonic_ns` says when, on a clock that nobody sets. A snapshot that
-  // comes sooner than Thresholds::step after the one before is not taken, so that the history
-  // of a caller with more snapshots is as long.
+  // Adds a step to the history. `monotonic_ns` is its moment, by a clock that is never set. A
+  // snapshot that comes sooner than Thresholds::step after the one before is not taken.
   void Record(const Book& book, int64_t monotonic_ns);
 
-  // `node` may be newer than what was recorded last: ages and states are its own, rates those of
-  // the history. Without a Record(), hangs and what needs no history are found.
+  // `node` may be newer than the latest Record(): ages and states are its own, rates those of the
+  // history. Without a Record(), only what needs no history is found.
   Judgement Judge(const collector::NodeSnapshot& node) const;
 
   const NodeHistory& history() const { return history_; }

@@ -12,7 +12,6 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// What to do about files that cannot be used.
 std::string_view Advice(collector::SegmentError error) {
   switch (error) {
     case collector::SegmentError::kOpenFailed:
@@ -42,7 +41,7 @@ std::string_view Advice(collector::SegmentError error) {
   return "Remove the file once its process has ended: it is damaged.";
 }
 
-// The segment is followed all the same.
+// Whether the segment is followed with this fault.
 bool IsFollowed(collector::SegmentError error) {
   return error == collector::SegmentError::kLockLost ||
          error == collector::SegmentError::kForeignClock;

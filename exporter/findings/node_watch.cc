@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread and its clock.
 #include "exporter/findings/node_watch.h"
 
 #include <spdlog/spdlog.h>
@@ -44,7 +43,7 @@ void NodeWatch::Run() {
     } catch (const std::exception& error) {
       spdlog::error("a step of the history is missing: {}", error.what());
     }
-    // After a pause of the machine, steps go on from now: those that were missed are one long one.
+    // Steps that were missed in a pause of the machine are one long step.
     next = std::max(next + step_, std::chrono::steady_clock::now());
     std::unique_lock lock(mutex_);
     if (stop_.wait_until(lock, next, [this] { return is_stopping_; })) return;

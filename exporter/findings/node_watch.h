@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the daemon's judge informed: a thread that takes a snapshot every step of the history.
+// NodeWatch, a thread that takes a snapshot for the daemon's judge in each step of the history.
 #pragma once
 
 #include <chrono>
@@ -19,9 +19,8 @@ class NodeWatch {
  public:
   using OnJudgement = std::function<void(const Judgement&)>;
 
-  // Begins at once. A snapshot that fails is logged, and leaves its step out: the judge stays that
-  // of the step before. `books` outlives this object. `on_judgement` gets the judgement of each
-  // step, on the thread of this object.
+  // A snapshot that fails is logged, and its step is left out. `books` outlives this object.
+  // `on_judgement` gets the judgement of each step, on the thread of this object.
   explicit NodeWatch(
       BookSource& books, const Thresholds& thresholds = {},
       OnJudgement on_judgement = [](const Judgement&) {});
@@ -30,8 +29,8 @@ class NodeWatch {
   NodeWatch(const NodeWatch&) = delete;
   NodeWatch& operator=(const NodeWatch&) = delete;
 
-  // Calls `read` with the judge of the newest step, which does not change meanwhile. Any thread.
-  // Nothing is locked meanwhile: a long `read` delays neither the history nor other readers.
+  // Calls `read` with the judge of the newest step, which never changes. Nothing is locked
+  // meanwhile. Any thread.
   void Read(const std::function<void(const NodeJudge&)>& read) const;
 
  private:
@@ -44,7 +43,7 @@ class NodeWatch {
   std::condition_variable stop_;
   bool is_stopping_ = false;
   const std::chrono::steady_clock::duration step_;
-  // Each step makes a new one, a copy with one step more: readers keep theirs.
+  // Each step replaces it by a copy with one step more.
   std::shared_ptr<const NodeJudge> judge_;
   std::thread thread_;  // last: it uses what is above
 };

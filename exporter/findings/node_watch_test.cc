@@ -44,7 +44,7 @@ TEST(NodeWatchTest, LogsWhatChangesWhoeverTakesTheSnapshot) {
   EXPECT_THAT(lines.str(), testing::HasSubstr("segments: 3 live (before: 0)"));
 }
 
-// Regression: whoever read the judge, to judge or to write an answer, held up the history.
+// Regression: a thread that read the judge, to judge or to write an answer, held up the history.
 TEST(NodeWatchTest, GoesOnWhileTheJudgeIsRead) {
   std::atomic<int> taken = 0;
   BookSource source([&] {

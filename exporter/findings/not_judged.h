@@ -12,11 +12,11 @@
 
 namespace nccl_exporter::exporter {
 
-// What to change in a job whose operations have no GPU times for this reason (a name of
+// Advice for a job whose operations have no GPU times for this reason (a name of
 // proto/timing_source.h): one sentence.
 std::string UntimedCure(std::string_view timing_reason);
 
-// One per job: of its communicators of several ranks, those with a living rank that has no GPU
+// One finding per job, about its communicators of several ranks in which a living rank has no GPU
 // times. Times by proxies begin in a queue, so that they show no late rank.
 std::vector<Finding> NotJudged(const std::vector<CommunicatorOnNode>& communicators);
 

@@ -20,7 +20,7 @@ namespace {
 using Ns = Thresholds::Ns;
 using Json = nlohmann::json;
 
-// What rules alone read, and a judge of one node does not.
+// Thresholds that rules alone read.
 enum class RulesOnly { kDuration, kNumber };
 
 struct Row {

@@ -98,9 +98,8 @@ struct Thresholds {
   // Share of the operations above which those that are not followed matter.
   double lost_share = shipped::kLostShare;
 
-  // With all durations divided by `divisor`, which is at least 1, as by `generate-rules
-  // --time-scale`: for tests that cannot wait for minutes. The ratios stay, so that counts of
-  // judgements do: it is the same judgement of a job that is as much faster.
+  // All durations are divided by `divisor`, which is at least 1, as by `generate-rules
+  // --time-scale`: for tests that cannot wait for minutes. Counts of judgements stay.
   Thresholds Scaled(double divisor) const;
 };
 
@@ -111,8 +110,8 @@ Thresholds ReadThresholds(const std::string& path);
 
 inline double Seconds(Thresholds::Ns time) { return std::chrono::duration<double>(time).count(); }
 
-// Snapshots in a row in which a rank was dead or stopped while others waited for it. So a debugger
-// that stops a process for a moment, and a job that is resumed process by process, are not found.
+// Snapshots in a row in which a rank was dead or stopped while others waited for it. Shorter stops,
+// by a debugger or while a job is resumed process by process, are not found.
 inline constexpr uint32_t kHaltedSnapshots = 3;
 
 }  // namespace nccl_exporter::exporter

@@ -71,7 +71,7 @@ Finding FindingOf(const CommunicatorOnNode& communicator, std::set<uint64_t> her
   finding.uid = communicator.key.uid;
   finding.job = JobText(*communicator.ranks.front().process);
   for (const RankOnNode& rank : communicator.ranks) here.insert(rank.communicator->rank);
-  // The number of ranks comes from a file: the list ends where it is cut off.
+  // The number of ranks comes from a file, and may be any.
   for (uint64_t rank = 0;
        rank < communicator.key.ranks && finding.culprits.size() < kMostFoundRanks; ++rank) {
     if (here.contains(rank)) continue;

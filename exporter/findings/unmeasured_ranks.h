@@ -12,9 +12,9 @@
 
 namespace nccl_exporter::exporter {
 
-// One per job, about the communicator that lacks most: of those that have all ranks on this node,
-// and whose ranks have been there for `settled`. Not of a user for whom the daemon or the plugin
-// had no room: those ranks are not missing.
+// One finding per job, about the communicator that lacks most ranks: of those that have all ranks
+// on this node, and whose ranks have been there for `settled`. Users for whom the daemon or the
+// plugin had no room are left out.
 std::vector<Finding> UnmeasuredRanks(const collector::NodeSnapshot& node,
                                      const std::vector<CommunicatorOnNode>& communicators,
                                      std::chrono::nanoseconds settled);

@@ -15,7 +15,7 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// So that one long name does not hide the rest of a sentence.
+// Limits, so that one long name does not hide the rest of a sentence.
 constexpr size_t kNameLimitBytes = 64;
 constexpr size_t kPathLimitBytes = 512;
 
@@ -79,7 +79,7 @@ FoundRank FoundRankOf(const RankOnNode& rank, Standing standing) {
                   .host_name = Printable(rank.process->NodeName()),
                   .pod = Printable(rank.process->Identity("POD_NAME")),
                   .operation = OperationText(here)};
-  // Its peer is a rank of the communicator, whatever numbers the other ranks have.
+  // A peer has its number in the communicator, also where ranks have global ones.
   if (!found.operation.empty() && here.in_flight.front().peer >= 0)
     found.operation += " of " + CommunicatorText(here.id, here.name);
   if (!found.operation.empty()) found.since_realtime_ns = here.in_flight.front().start_realtime_ns;

@@ -18,13 +18,14 @@ namespace nccl_exporter::exporter {
 
 // At most 64 bytes, cut between characters; each control character becomes a question mark.
 std::string Printable(std::string_view text);
-// The same of at most 512 bytes: whole paths of usual length, since a file must be found by it.
+// Printable() with at most 512 bytes: whole paths of usual length, since a file must be found by
+// it.
 std::string PrintablePath(std::string_view path);
 
 // "job 4712", "job llama (namespace team-a)"; "namespace team-a" or "the job of user 1000" where
 // the job has no name.
 std::string JobText(const collector::ProcessSnapshot& process);
-// The user's name for it, or the first half of its id: enough to tell those of a node apart.
+// The user's name for the communicator, or the first half of its id.
 std::string CommunicatorText(uint64_t id, std::string_view name);
 // "AllGather #325", "Send to rank 4"; of a communicator the oldest one, empty for none in flight.
 std::string OperationText(const collector::InFlightOperation& operation);
@@ -32,13 +33,13 @@ std::string OperationText(const collector::CommunicatorSnapshot& communicator);
 
 // Its rank in the job; empty: not known.
 std::string GlobalRankOf(const RankOnNode& rank);
-// A text numbers ranks by their global ranks if all of them have one, else all by the ranks of
-// their communicator: so that no text has two numberings.
+// Whether all ranks have global ranks. If not, a text numbers all of them by the ranks of their
+// communicator.
 bool HaveGlobalRanks(const std::vector<RankOnNode>& ranks);
 // "global rank 4, 6", or "rank 0, 2".
 std::string RanksText(const std::vector<RankOnNode>& ranks, bool are_global, size_t most);
 
-// With the oldest operation that is in flight. How far it is behind is left to the caller.
+// With the oldest operation in flight, and without `behind`.
 FoundRank FoundRankOf(const RankOnNode& rank, Standing standing);
 // "global rank 3 (GPU 3, pid 5829, node-1)", or "rank 3 of fsdp (...)" where the first is not
 // known.
@@ -46,13 +47,12 @@ std::string RankText(const FoundRank& rank, std::string_view communicator);
 
 // "4.2 ms", "45 s", "12 min", "3.5 h"; "-" for what is not finite.
 std::string DurationText(double seconds);
-// How long ago it was, as DurationText; "-" for 0, "0.0 us" for the future.
+// Time since then, as DurationText; "-" for 0, "0.0 us" for the future.
 std::string AgeText(int64_t then_ns, int64_t now_ns);
 // "23:41:06 UTC"; "unknown" for 0.
 std::string ClockText(int64_t realtime_ns);
 // "1.5 MiB", in powers of 1024 as NCCL's sizes are; "512 B" below.
 std::string BytesText(uint64_t bytes);
-// With a capital at the begin.
 std::string Capital(std::string_view text);
 // "1 rank", "7 ranks".
 std::string CountText(uint64_t count, std::string_view singular);

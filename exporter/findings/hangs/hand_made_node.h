@@ -102,7 +102,7 @@ class HandMadeNode {
 
   // Time passes in which nothing happens.
   void Wait(int64_t seconds) { node.taken_realtime_ns += seconds * kSecond; }
-  // The clock of the node is set: the collector converts times of CLOCK_MONOTONIC anew.
+  // Sets the clock of the node: the collector converts times of CLOCK_MONOTONIC again.
   void SetClock(int64_t seconds) {
     node.taken_realtime_ns += seconds * kSecond;
     for (collector::ProcessSnapshot& process : node.processes) {

@@ -18,12 +18,13 @@ void Add(Finding& finding, std::string name, std::string value) {
   finding.evidence.emplace_back(std::move(name), std::move(value));
 }
 
-// What the numbers of ranks before it are of.
+// The communicator that numbers of ranks are of; empty for global ranks.
 std::string OfText(const GraphCommunicator& communicator, bool are_global) {
   return are_global ? "" : " of " + NameOf(communicator);
 }
 
-// How far each rank is. NCCL numbers operations by function, so that #325 is no such count.
+// Adds the collectives that each rank has started. NCCL numbers operations by function, so that
+// #325 is no such count.
 void AddCounts(const GraphCommunicator& communicator, bool are_global, Finding& finding) {
   std::map<uint64_t, std::vector<RankOnNode>, std::greater<>> ranks;
   for (const GraphRank& rank : communicator.ranks)
@@ -42,7 +43,8 @@ void AddCounts(const GraphCommunicator& communicator, bool are_global, Finding& 
   }
 }
 
-// Of the rank that the headline names, if it is in this communicator; else of the first cause.
+// Adds the last activity of the rank that the headline names, if it is in this communicator; else
+// of the first cause.
 void AddCulprit(const GraphCommunicator& communicator, int64_t now_ns, bool are_global,
                 Finding& finding) {
   const auto is_cause = [](const GraphRank& rank) { return rank.is_culprit || rank.is_different; };
@@ -75,14 +77,14 @@ void AddBlocked(const GraphJob& job, const GraphCommunicator& but, Finding& find
   if (!blocked.empty()) Add(finding, "also blocked", ListText({blocked.begin(), blocked.end()}));
 }
 
-// If all ranks are on this node, it is known which ones have no plugin, or ended before.
+// Adds the ranks that have no plugin, or ended before, if all ranks are on this node.
 void AddNeverSeen(const GraphCommunicator& communicator, Finding& finding) {
   const collector::CommunicatorSnapshot& any = *communicator.ranks.front().rank.communicator;
   if (any.nodes != 1 || communicator.is_complete) return;
   std::set<uint64_t> known;
   for (const GraphRank& rank : communicator.ranks) known.insert(rank.rank.communicator->rank);
   std::vector<std::string> ranks;
-  // The number of ranks comes from a file: the list ends where it is cut off.
+  // The number of ranks comes from a file, and may be any.
   for (uint64_t rank = 0; rank < any.ranks && ranks.size() <= kMostNamed; ++rank) {
     if (!known.contains(rank)) ranks.push_back(std::to_string(rank));
   }

@@ -24,9 +24,8 @@ std::string ListText(const std::vector<std::string>& names, size_t more = 0);
 // GPUs of the job on this node that wait, each once, however many communicators it waits in.
 std::string CostText(const GraphJob& job);
 
-// Adds name and value of each number, the age first. `oldest` is the rank of
-// `communicator` that has waited longest. Lists are cut off, for a job may have any number of
-// ranks.
+// Adds name and value of each number, the age first. `oldest` is the rank of `communicator` that
+// has waited longest. Lists are cut off.
 void AddEvidence(const GraphJob& job, const GraphCommunicator& communicator,
                  const GraphRank& oldest, int64_t taken_realtime_ns, Finding& finding);
 

@@ -13,7 +13,7 @@
 
 namespace nccl_exporter::exporter {
 
-// Of an object that has seen nothing before.
+// Findings without a Record().
 inline std::vector<Finding> Fresh(const HandMadeNode& job) {
   return Hangs(Thresholds()).Findings(job.node);
 }

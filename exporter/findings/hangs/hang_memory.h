@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// HangMemory, the ranks of this node that were seen, for as long as others of their communicators
-// live: which rank is not here any more, which one waited in a hang, and when a process ended.
-// Not thread-safe: its owner locks.
+// HangMemory, the ranks that were seen in the communicators of the latest snapshot, those that are
+// gone included. Not thread-safe: its owner locks.
 //
-// Bounded: it has the communicators of the latest snapshot alone, and beside the ranks of that
-// kMaxAbsentRanks others. Users share these (exporter/ledger/fair_shares.h).
+// It has at most kMaxAbsentRanks that are gone. Users share these (exporter/ledger/fair_shares.h).
 #pragma once
 
 #include <cstddef>
@@ -18,17 +16,15 @@ namespace nccl_exporter::exporter {
 
 class WaitGraph;
 
-// As many as a snapshot has.
 inline constexpr size_t kMaxAbsentRanks = collector::kMaxCommunicators;
 
-// A rank as it was seen last: a copy, since snapshots are gone by then. About 1 KB.
+// Copy of a rank as it was seen last, about 1 KB.
 struct SeenRank {
   collector::ProcessSnapshot process;            // without communicators
   collector::CommunicatorSnapshot communicator;  // without counts of functions and operations
   // At the latest Record(). One snapshot may lack a rank whose slot changed while it was read.
   bool is_absent = false;
-  // In a hang that goes on. If the rank ends later, it is not the cause: jobs are killed because
-  // they hang.
+  // In a hang that goes on. If the rank ends later, it is not the cause.
   bool has_waited = false;
   int64_t ended_realtime_ns = 0;  // when its process was first seen to have ended; 0: it lives
   // Record()s in a row, up to the latest, in which it was dead or stopped and others waited for it.
@@ -39,14 +35,13 @@ class HangMemory {
  public:
   using Ranks = std::map<uint64_t, SeenRank>;  // by rank in the communicator
 
-  // Takes what `graph` has found over this memory. What `graph` points to may be changed after it.
+  // Takes what `graph` has found over this memory. What `graph` points to may change.
   void Record(const WaitGraph& graph);
 
   // Absent ranks that found no place, summed since the start.
   uint64_t forgotten() const { return forgotten_; }
 
-  // The longest time for which a GPU waited in the communicator, as Record() saw it. A longer one
-  // has not been survived before.
+  // The longest time for which a GPU waited in the communicator, as Record() saw it.
   int64_t LongestWaitNs(const collector::CommunicatorKey& key) const {
     const auto found = longest_waits_ns_.find(key);
     return found == longest_waits_ns_.end() ? 0 : found->second;
@@ -68,7 +63,7 @@ class HangMemory {
   }
 
  private:
-  // Leaves as many absent ranks as there is place for.
+  // Forgets the absent ranks beyond the shares of users.
   void Fit();
 
   std::map<collector::CommunicatorKey, Ranks> communicators_;

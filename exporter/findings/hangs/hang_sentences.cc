@@ -57,7 +57,7 @@ std::string NextFor(const FoundRank& culprit) {
   }
 }
 
-// States of processes are surer than what was not called, and that is surer than idleness.
+// States of processes are the surest, then missing calls, then other calls.
 int SuretyOf(Standing standing) {
   switch (standing) {
     case Standing::kKilled:
@@ -208,12 +208,12 @@ std::string HangSentences::Waiting() const {
   return CountText(waiting_, "rank") + (waiting_ == 1 ? " waits" : " wait");
 }
 
-// That the rank waits in which has waited longest.
+// The operation of the rank that has waited longest.
 std::string HangSentences::Operation() const {
   return oldest_->operation == nullptr ? "an operation" : OperationText(*oldest_->operation);
 }
 
-// Those of this communicator first, then those of others: each GPU once.
+// Ranks of this communicator first, then those of others: each GPU once.
 void HangSentences::AddCulprits(bool GraphRank::*flag, Finding& finding) const {
   std::set<GpuOfProcess> named;
   const auto add = [&](const GraphCommunicator& communicator) {
@@ -241,7 +241,7 @@ void HangSentences::AddCulprits(bool GraphRank::*flag, Finding& finding) const {
   }
 }
 
-// That it waits in, on another communicator.
+// Adds the operation that the rank waits in on another communicator.
 void HangSentences::AddCall(const GraphRank& rank, FoundRank& found) const {
   for (const GraphCommunicator& communicator : job_.communicators) {
     for (const GraphRank& other : communicator.ranks) {
@@ -292,7 +292,7 @@ std::string HangSentences::CallsText(const Finding& finding) const {
          " are in different calls: " + ListText(calls, finding.more_waiting);
 }
 
-// All ranks are here, and those behind wait elsewhere.
+// The ranks that are behind, and what they wait in elsewhere.
 std::string HangSentences::OthersText() const {
   std::vector<std::string> others;
   size_t more = 0;

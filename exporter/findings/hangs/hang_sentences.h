@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HangSentences, what is said of a job that waits, by the verdict on it. For any thread.
+// HangSentences, the findings about a job that waits, in sentences. For any thread.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,14 @@ namespace nccl_exporter::exporter {
 
 class HangSentences {
  public:
-  // Findings are about `communicator` of `job`, in which a rank waits that lives. Both outlive this
-  // object. `is_hang`: it has waited for as long as a hang, so it is not only a wait.
+  // Findings are about `communicator` of `job`, in which a living rank waits. Both outlive this
+  // object. `is_hang`: it has waited for as long as a hang.
   HangSentences(const GraphJob& job, const GraphCommunicator& communicator,
                 int64_t taken_realtime_ns, bool is_hang, Severity severity);
 
-  // The ranks with is_culprit: at least one.
+  // Names the ranks with is_culprit: at least one.
   Finding Culprits() const;
-  // Those with is_different. If there are none, the ranks are in different calls, and there is no
-  // majority.
+  // Names the ranks with is_different. If there are none, no call has a majority.
   Finding OtherCall() const;
   Finding NobodyBehind() const;
   // It is not known on this node for whom the ranks wait.

@@ -489,7 +489,7 @@ TEST_F(HangTest, ARankInAnotherCallIsNamed) {
 }
 
 TEST_F(HangTest, ARankInAnotherCallIsNamedThoughACompletionOfAnotherWasNotSeen) {
-  // Of 50 minutes ago, on rank 2.
+  // Rank 2 has a lost completion of 50 minutes ago.
   job_.Of(2, "fsdp").completed_sequence = 99;
   job_.Of(2, "fsdp").in_flight.push_back({.function = Function::kReduceScatter,
                                           .sequence = 7,

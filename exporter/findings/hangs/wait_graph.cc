@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ranks and communicators the graph has.
+// Collects the ranks and communicators of the graph.
 #include "exporter/findings/hangs/wait_graph.h"
 
 #include <algorithm>
@@ -61,7 +61,7 @@ GraphCommunicator CommunicatorOf(const CommunicatorOnNode& found, const HangMemo
   return communicator;
 }
 
-// With the ranks that have finalized, while others have not: those may wait for them.
+// Adds the ranks that have finalized, while others have not: those may wait for them.
 std::vector<CommunicatorOnNode> CommunicatorsWithFinalized(const collector::NodeSnapshot& node) {
   std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
   std::map<collector::CommunicatorKey, CommunicatorOnNode*> by_key;

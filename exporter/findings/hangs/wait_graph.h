@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// WaitGraph, who waits for whom on this node at one moment: the conditions of the rules group
-// nccl_hangs over the ranks of one node. docs/alerts.md has the reasons.
+// WaitGraph, who waits for whom on this node at one moment, by the rules of group nccl_hangs
+// (docs/alerts.md). Immutable, and safe to read from any thread while what it points into lives.
 //
-// Ages are differences of times of one snapshot, which come from CLOCK_MONOTONIC: a clock that is
-// set changes nothing. Immutable, and safe to read from any thread while what it points into lives.
+// Ages are differences of times of one snapshot: a clock that is set changes nothing.
 #pragma once
 
 #include <chrono>
@@ -19,21 +18,21 @@
 
 namespace nccl_exporter::exporter {
 
-// A process and one of its GPUs: what waits, or does not.
+// A process and one of its GPUs.
 using GpuOfProcess = std::pair<collector::FileKey, int>;
 
 struct GraphRank {
   RankOnNode rank;                 // as it was seen last, if it is not here
-  const SeenRank* seen = nullptr;  // what is remembered; null: nothing
+  const SeenRank* seen = nullptr;  // in the memory; null: not seen before
   bool is_here = true;
   bool is_halted = false;  // has ended, or is stopped
   bool waits = false;
-  // That it waits in; null: it does not wait, or its completions are not seen.
+  // The operation that it waits in; null: it does not wait, or its completions are not seen.
   const collector::InFlightOperation* operation = nullptr;
   int64_t since_realtime_ns = 0;  // begin of its wait
   // Others wait, and it does not: see docs/alerts.md.
   bool is_behind = false;
-  uint64_t behind = 0;  // collectives that the rank with the most on this node has started more
+  uint64_t behind = 0;  // collectives fewer than the rank that has started most
   bool is_culprit = false;
   // In another call than most, or on another communicator.
   bool is_different = false;
@@ -46,12 +45,12 @@ struct GraphRank {
   GpuOfProcess gpu() const { return {rank.process->file, rank.communicator->gpu_index}; }
 };
 
-// Which ranks may be the cause of a wait.
+// Ranks that may be the cause of a wait.
 enum class Suspects : uint8_t {
   kAll,
-  // Those that were dead or stopped in the latest kHaltedSnapshots. This is strong proof. Ranks
-  // that end one after the other at the end of a job are not meant: where completions are not seen,
-  // others wait for a dead rank only if they have called an operation more.
+  // Ranks that were dead or stopped in the latest kHaltedSnapshots. Where completions are not seen,
+  // others wait for a dead rank only if they have started more: at the end of a job ranks end one
+  // after the other.
   kHalted,
 };
 
@@ -68,15 +67,14 @@ struct GraphCommunicator {
   bool has_waited = false;     // a GPU that waits in it has waited for the whole threshold
   int64_t waited_ns = 0;       // the longest of these waits, if it has
   bool is_queued = false;      // a rank of it is in an older operation elsewhere
-  bool nobody_behind = false;  // and no rank of the job is the cause
+  bool nobody_behind = false;  // all ranks are inside, and no rank of the job is the cause
 };
 
-// Communicators in use of one job, with a rank that lives. A rank waits for others of its job
-// alone, so that jobs are judged apart.
+// Communicators in use of one job, with a rank that lives. A rank waits only for ranks of its job.
 struct GraphJob {
   std::vector<GraphCommunicator> communicators;
-  // Of processes that live: the latest progress in any communicator, those included that are
-  // finalized. A job may go on in one that it destroys then.
+  // Latest progress of living processes in any communicator, finalized ones included: a job may go
+  // on in one that it then destroys.
   std::map<GpuOfProcess, int64_t> last_progress_realtime_ns;
 };
 

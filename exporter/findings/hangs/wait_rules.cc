@@ -16,15 +16,14 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// Collectives that a rank may complete while another has not entered them: data flow from the root
-// or to it, so the root of a Broadcast is done when its buffers are sent, and in a Reduce the rank
-// that is furthest from the root.
+// Collectives that a rank may complete while another has not entered them, as the root of a
+// Broadcast does.
 bool IsRooted(Function function) {
   return function == Function::kBroadcast || function == Function::kReduce ||
          function == Function::kGather || function == Function::kScatter;
 }
 
-// Operations that a rank may complete before others enter them. Other are one-sided operations.
+// Operations that a rank may complete before others enter them. kOther are one-sided operations.
 bool IsCompletedAlone(Function function) {
   return TraitsOf(function).is_point_to_point || function == Function::kOther || IsRooted(function);
 }
@@ -50,7 +49,6 @@ const collector::InFlightOperation* WaitedIn(const collector::CommunicatorSnapsh
   return nullptr;
 }
 
-// One job of the node.
 class JobJudge {
  public:
   JobJudge(GraphJob& job, int64_t taken_ns, const Thresholds& times, int64_t threshold_ns,
@@ -89,12 +87,11 @@ class JobJudge {
       last_ns = std::max(last_ns, here.in_flight.back().start_realtime_ns);
     return taken_ns_ - last_ns;
   }
-  // Half the threshold: a victim completes what was under way before it stands still, so the ranks
-  // of a hang do not stop at one moment.
+  // Half the threshold: the ranks of a hang do not stop at one moment.
   bool IsStill(const GraphRank& rank) const { return AgeOf(rank) >= threshold_ns_ / 2; }
 
-  // A process that has ended is not busy. Its times are those of its last reading, by the clock of
-  // that day.
+  // An ended process is not busy. Its times are those of its last reading, and the clock may have
+  // been set since.
   bool IsBusy(const GraphRank& rank) const {
     return rank.is_here && rank.rank.process->is_alive && !IsStill(rank);
   }
@@ -187,7 +184,7 @@ class JobJudge {
       halted += rank.is_halted && (suspects_ == Suspects::kAll || rank.rank.process->is_alive);
       min_started = std::min(min_started, StartedBy(rank));
     }
-    // Operations need the ranks that have ended. At the end of a job most have.
+    // Operations need the halted ranks. At the end of a job most are halted.
     const bool some_halted = halted > 0 && 2 * halted < here;
     const bool some_absent = here < communicator.ranks.size();
     for (GraphRank& rank : communicator.ranks) {
@@ -203,7 +200,7 @@ class JobJudge {
     }
   }
 
-  // A rank that waited and then ended or was stopped: not the cause.
+  // A rank that waited and then ended or was stopped is not the cause.
   static void FindRemembered(GraphCommunicator& communicator) {
     if (communicator.is_abandoned) return;
     for (GraphRank& rank : communicator.ranks) {
@@ -233,9 +230,8 @@ class JobJudge {
     }
   }
 
-  // The ranks that do not wait, and that nobody waits for to send or to receive. Peers on other
-  // nodes do not count. Each operation is looked at once: a user may forge thousands of ranks with
-  // hundreds of operations each.
+  // The ranks that do not wait, and that no rank waits for to send or to receive. Each operation is
+  // looked at once: a user may forge thousands of ranks with hundreds of operations each.
   static std::unordered_set<uint64_t> NotMissed(const GraphCommunicator& communicator) {
     std::unordered_set<uint64_t> not_missed;
     for (const GraphRank& rank : communicator.ranks) {
@@ -251,7 +247,7 @@ class JobJudge {
         if (operation.peer >= 0) {
           not_missed.erase(static_cast<uint64_t>(operation.peer));
         } else if (communicator.is_complete) {
-          return {};  // of a peer that NCCL does not report: it may be any of them
+          return {};  // the peer is not reported: it may be any rank
         }
       }
     }
@@ -276,7 +272,7 @@ class JobJudge {
            rank.seen->halted_snapshots >= kHaltedSnapshots;
   }
 
-  // At the end of a job its processes end one after the other, and a job is suspended process by
+  // Whether fewer than half of the GPUs are halted: a job ends, or is suspended, process by
   // process.
   bool MostGoOn() const {
     std::set<GpuOfProcess> all, halted;
@@ -289,8 +285,8 @@ class JobJudge {
     return 2 * halted.size() < all.size();
   }
 
-  // The ends of the graph: behind in a communicator, and waiting in none. A rank without a send or
-  // receive in flight may have completed them: it counts only if nothing else is found.
+  // Culprits are behind in a communicator, and wait in none. A rank without a send or receive in
+  // flight may have completed them: it counts only if no other is found.
   void FindCulprits() {
     if (suspects_ == Suspects::kHalted && !MostGoOn()) return;
     std::set<GpuOfProcess> certain;
@@ -314,7 +310,7 @@ class JobJudge {
   }
 
   // Ranks in another collective than most. A rank that is past a rooted collective, in which others
-  // wait, is in the next one, not in a wrong one.
+  // wait, is not compared.
   static void FindDifferent(GraphCommunicator& communicator) {
     if (!communicator.has_waited) return;
     uint64_t min_rooted = std::numeric_limits<uint64_t>::max();
@@ -340,7 +336,7 @@ class JobJudge {
   bool IsCauseKnown() const {
     return AnyOfJob([](const GraphRank& rank) { return rank.is_culprit || rank.is_different; });
   }
-  // Whether somebody may wait for a rank of another node.
+  // Whether a rank may wait for a rank of another node.
   bool WaitsElsewhere() const {
     return !may_wait_.empty() ||
            std::ranges::any_of(communicators_, [](const GraphCommunicator& communicator) {
@@ -366,8 +362,8 @@ class JobJudge {
     });
   }
 
-  // Communicators with all ranks inside: those that hold the oldest operation of each of their
-  // GPUs. Others wait for them.
+  // Communicators with all ranks inside that hold the oldest operation of each of their GPUs; if
+  // there are none, all with all ranks inside.
   void FindNobodyBehind() {
     FindQueued();
     if (IsCauseKnown()) return;
@@ -385,8 +381,8 @@ class JobJudge {
       communicator.nobody_behind = is_inside(communicator);
   }
 
-  // If all ranks wait in a circle of communicators, the minority that the majority waits for. A
-  // circle through another node looks like one here.
+  // If all ranks wait in a circle of communicators, finds the minority that the majority waits for.
+  // A circle through another node looks like one here.
   void FindCircles() {
     if (IsCauseKnown() || WaitsElsewhere() ||
         std::ranges::any_of(communicators_, &GraphCommunicator::nobody_behind))

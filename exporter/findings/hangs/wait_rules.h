@@ -9,9 +9,9 @@
 
 namespace nccl_exporter::exporter {
 
-// Sets what WaitGraph says of the ranks and communicators of `job`, which have none of it yet.
-// `taken_realtime_ns` is the moment of the snapshot that they come from, and `threshold` the age of
-// a hang. The time grows with ranks plus operations in flight, whatever a process wrote into them.
+// Finds the waits, culprits and other states of the ranks and communicators of `job`.
+// `taken_realtime_ns` is the moment of their snapshot, and `threshold` the age of a hang. The time
+// grows with ranks plus operations in flight, whatever a process wrote into them.
 void ApplyWaitRules(GraphJob& job, int64_t taken_realtime_ns, const Thresholds& times,
                     std::chrono::nanoseconds threshold, Suspects suspects);
 

@@ -16,15 +16,17 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// Below it latency hides the bandwidth: the size classes that the rules compare.
+// Latency dominates smaller messages. The rules compare the same size classes.
 constexpr uint64_t kLargeBytes = 16777216;
-// Of the past: a job that alternates between fast and slow phases is not slow in the slow one.
+// Quantile of the past: a job that alternates between fast and slow phases is not slow in the slow
+// one.
 constexpr double kLowerQuartile = 0.25;
-// Other sizes of messages have another bandwidth.
+// Relative difference of message sizes below which bandwidths are compared.
 constexpr double kSameSize = 0.1;
-// Of the past, so much must exist: else the first minutes of a job, which warm up, are compared.
+// Share of the past that must exist: the first minutes of a job, which warm up, are not compared.
 constexpr double kPastShare = 0.5;
-// A fault that lasts for three times the past is the new normal: the job does something else.
+// A fault that lasts for this many times the past is none: the job does something else, and the
+// past begins again.
 constexpr int kLongestFault = 3;
 
 double GigabytesPerSecond(double bytes_per_second) { return bytes_per_second / 1e9; }
@@ -68,7 +70,7 @@ std::map<BandwidthPast::Key, BandwidthPast::Transfer> BandwidthPast::NewestWindo
   return newest;
 }
 
-// Within a user's share, what is followed already comes first.
+// Keys that are followed already come first in a user's share.
 void BandwidthPast::Follow(const std::map<Key, Transfer>& newest) {
   std::map<uint64_t, size_t> needs;
   for (const auto& [key, past] : pasts_) ++needs[std::get<0>(key).uid];
@@ -137,7 +139,7 @@ BandwidthPast::Transfer BandwidthPast::Baseline(const Past& past) const {
 
 void BandwidthPast::Judge(Past& past, int64_t realtime_ns, int64_t monotonic_ns) const {
   const Transfer& now = past.transfers.back();
-  if (now.bandwidth == 0) return;  // nothing was transferred: as it was
+  if (now.bandwidth == 0) return;  // nothing was transferred
   const Transfer before = past.is_low ? past.before : Baseline(past);
   const bool is_low =
       now.bandwidth < times_.bandwidth_ratio * before.bandwidth &&

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bandwidth of communicators below their own past: the conditions of NCCLBandwidthDegraded
-// (docs/alerts.md), over ten minutes in place of an hour.
+// BandwidthPast, bandwidth of communicators below their own past: the conditions of
+// NCCLBandwidthDegraded (docs/alerts.md), over ten minutes in place of an hour.
 //
-// The maximum over ranks is compared, because only the last rank to arrive measures the transfer
-// without waiting: so a late rank is no slow network.
+// The fastest rank is compared: only the last rank to arrive measures the transfer without waiting.
 #pragma once
 
 #include <cstdint>
@@ -20,28 +19,27 @@
 
 namespace nccl_exporter::exporter {
 
-// Function and size class of large messages of a communicator that are followed, of one user and of
-// all: at most 1 KB each. Users share the second number equally.
+// Functions and size classes of communicators that are followed, of one user and of all: at most 1
+// KB each. Users share the second number equally.
 inline constexpr size_t kMostPastsPerUser = 512;
 inline constexpr size_t kMostPasts = 4096;
 
-// Only communicators with all their ranks on this node: on another one a rank may be late, and the
-// ranks here cannot tell that from a slow network.
+// Follows only communicators with all ranks on this node: a late rank of another node looks like a
+// slow network.
 //
 // Not thread-safe: its owner locks.
 class BandwidthPast {
  public:
   explicit BandwidthPast(const Thresholds& times) : times_(times) {}
 
-  // Judges the newest window of `history`, if the judgement before is an interval ago. Both times
-  // in nanoseconds: the first for people, by the node's clock, the second on a clock that nobody
-  // sets.
+  // Judges the newest window of `history`, if the judgement before is an interval ago.
+  // `realtime_ns` is by the node's clock, `monotonic_ns` by one that is never set.
   void Record(const NodeHistory& history, int64_t realtime_ns, int64_t monotonic_ns);
 
   // At most one per function and size class of a communicator that `node` still has.
   std::vector<Finding> Findings(const collector::NodeSnapshot& node) const;
 
-  // Those of one judgement beyond the limits, summed over judgements.
+  // Keys beyond the limits in each judgement, summed over judgements.
   uint64_t left_out() const { return left_out_; }
 
  private:
@@ -52,7 +50,7 @@ class BandwidthPast {
   };
   struct Past {
     std::deque<Transfer> transfers;  // one per judgement, the newest last
-    // What it is compared with since it is low, so that a long fault is not compared with itself.
+    // The baseline when it became low: a long fault is not compared with itself.
     Transfer before;
     int64_t low_since_monotonic_ns = 0;
     int64_t low_since_realtime_ns = 0;
@@ -60,10 +58,11 @@ class BandwidthPast {
     bool is_degraded = false;  // low for long enough
   };
 
-  // Makes room for what is new, as far as its user has a share.
+  // Makes room for new keys, as far as their users have a share.
   void Follow(const std::map<Key, Transfer>& newest);
   std::map<Key, Transfer> NewestWindow(const NodeHistory& history) const;
-  // Of the values from late_history up to arrivals_window ago; bandwidth 0 if there are too few.
+  // Lower quartile of the values from Thresholds::history up to arrivals_window ago; bandwidth 0 if
+  // there are too few.
   Transfer Baseline(const Past& past) const;
   void Judge(Past& past, int64_t realtime_ns, int64_t monotonic_ns) const;
 

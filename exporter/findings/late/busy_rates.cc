@@ -48,7 +48,7 @@ void AddTo(ProcessRates& process, const RankRates& rank) {
   if (rank.p2p_busy) Add(process.p2p_busy, *rank.p2p_busy);
 }
 
-// Communicators in which two processes say that they are the same rank cannot be told apart.
+// Communicators in which two processes have the same rank cannot be distinguished.
 bool HasEachRankOnce(const CommunicatorOnNode& communicator) {
   return std::ranges::adjacent_find(communicator.ranks, {}, [](const RankOnNode& rank) {
            return rank.communicator->rank;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rates of the ranks of this node over the newest window, as the recording rules of group
-// nccl_stragglers have them (deploy/prometheus): what late ranks are judged by. Pure functions, for
-// any thread.
+// nccl_stragglers have them (deploy/prometheus). Pure functions, for any thread.
 #pragma once
 
 #include <cstddef>
@@ -66,13 +65,13 @@ struct NodeRates {
   double arrivals_seconds = 0;  // of that of arrivals
 };
 
-// Of the ranks of `node` that live or ended lately, over Thresholds::window before the newest
+// Rates of the ranks of `node` that live or ended lately, over Thresholds::window before the newest
 // step. Empty until the history has a step.
 NodeRates RatesOf(const collector::NodeSnapshot& node, const NodeHistory& history,
                   const Thresholds& times);
 
-// As PromQL's quantile(): between two values, the line between them, so that both judges find the
-// same. `share` is 0 to 1, `values` is not empty.
+// PromQL's quantile(): between two values, the line between them. `share` is 0 to 1, `values` is
+// not empty.
 double Quantile(double share, std::vector<double> values);
 
 // Of two ranks one waits for the other, and of more the median rank waits for the late ones.

@@ -128,7 +128,7 @@ TEST(LastArriversTest, AcrossNodesALatenessCountsOncePerStep) {
 // all of which are compared in its first seconds.
 TEST(LastArriversTest, TheBacklogOfTheRingsAfterALateStartNamesNobody) {
   Thresholds times;
-  times.warm_up = {};  // which alone would hide it
+  times.warm_up = {};  // a warm-up alone would hide it
   LateJob job(4, times);
   job.Make(kFirst, "embedding", {0, 1});
   job.Make(kSecond, "embedding", {2, 3});

@@ -19,10 +19,10 @@ constexpr double kVictimShare = 0.5;
 constexpr double kOwnShare = 0.5;
 // A rank with fewer timed operations than this share of the median is not compared.
 constexpr double kTimedShare = 0.9;
-// Of the ranks of a communicator, one in so many is late at most; more are unequal by design.
+// Ranks of a communicator for each late one, at least; more late ones are unequal by design.
 constexpr size_t kRanksPerLateRank = 8;
 
-// What is found about the ranks of one communicator, in the order of PeerRates::ranks.
+// Judgement of the ranks of one communicator, in the order of PeerRates::ranks.
 struct PeersFound {
   std::vector<double> busy;  // of those that have it
   bool is_compared = false;
@@ -66,7 +66,7 @@ void FindDeficits(const PeerRates& peers, const Thresholds& thresholds, PeersFou
   }
 }
 
-// Of the ranks that have a wait of the kind.
+// Medians over the ranks that have a wait of the kind.
 std::map<OperationKind, double> MedianStepWaits(const PeerRates& peers) {
   std::map<OperationKind, std::vector<double>> waits;
   for (const RankRates& rank : peers.ranks) {
@@ -183,9 +183,8 @@ Victims VictimsOf(const NodeRates& rates, const std::vector<PeersFound>& found) 
   return victims;
 }
 
-// The rules see the ranks of other nodes that a rank waits for, and this judge does not: a rank
-// that is longer than its peers in communicators which span nodes waits for another node's.
-// By the order of `peers.ranks`.
+// Whether each rank waits for another node's, which this judge does not see: it is longer than its
+// peers in communicators that span nodes.
 std::vector<bool> WaitElsewhere(const NodeRates& rates, const PeerRates& peers,
                                 const Thresholds& thresholds) {
   std::vector<double> elsewhere(rates.processes.size(), 0);

@@ -34,8 +34,7 @@ struct LateCandidate {
 
 struct LateJudgement {
   // Ranks that are late or arrive last, victims included. Each at most once per communicator, in
-  // the order of the rates. A candidate of one judgement is no finding yet: LateRanks adds up
-  // evidence.
+  // the order of the rates.
   std::vector<LateCandidate> candidates;
   // Communicators in which a rank waits less than the median by Thresholds::straggler_threshold,
   // whether chance explains it or not: comm:nccl_wait_deficit:uneven.

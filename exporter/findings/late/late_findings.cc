@@ -28,7 +28,6 @@ constexpr double kLeastShown = 0.05;  // GPUs: less is rounded to 0.0
 
 std::string Percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
-// A node does not see who waits on others.
 std::string CostText(const LostGpus& lost) {
   if (lost.lost <= 0) return "";
   return fmt::format("waiting costs {} GPUs of {} on this node",
@@ -36,7 +35,7 @@ std::string CostText(const LostGpus& lost) {
                      lost.gpus);
 }
 
-// What the rank does to the others. The value of NCCLStragglerRank, or that of NCCLLastArriver.
+// The effect on the others: the value of NCCLStragglerRank, or that of NCCLLastArriver.
 std::string EffectText(const FoundLateRank& found) {
   const LateMeasures& measures = found.late->measures;
   if (measures.is_straggler)
@@ -66,7 +65,7 @@ void AddEvidence(const FoundLateRank& found, Finding& finding) {
                                 found.late->judgements));
 }
 
-// `all` are of one GPU of a process, the one that it is told by first.
+// `all` are of one GPU of a process. The first one is the subject of the headline.
 Finding FindingOf(const std::vector<FoundLateRank>& all) {
   const FoundLateRank& worst = all.front();
   const LateRank& late = *worst.late;
@@ -117,8 +116,8 @@ Finding FindingOf(const std::vector<FoundLateRank>& all) {
   return finding;
 }
 
-// Late GPUs of one communicator that are found: an eighth of 64 ranks, more than a node has. It
-// bounds what a forged communicator costs.
+// Late GPUs of one communicator that are found: an eighth of 64 ranks, more than a node has. Bounds
+// the cost of a forged communicator.
 constexpr size_t kMostLateOfOne = 8;
 
 }  // namespace

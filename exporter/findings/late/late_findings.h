@@ -19,7 +19,7 @@ struct LateRank {
   uint64_t rank = 0;
   LateMeasures measures;
   int64_t since_realtime_ns = 0;  // its first judgement of the run
-  int late_judgements = 0;        // of so many of the latest:
+  int late_judgements = 0;        // of the latest `judgements`
   int judgements = 0;
   Thresholds::Ns window{};  // of the rates that the measures come from
   LostGpus lost = {};       // of the whole job on this node, by all waits

@@ -210,7 +210,7 @@ TEST(LateRanksTest, AVictimThatWaitsForAnotherNodeIsNotTheCulprit) {
   }
 }
 
-// Of two late ranks, the one that waits for the other is a victim of it at least in part.
+// A late rank that waits for another late rank is a victim of it at least in part.
 TEST(LateRanksTest, ARankThatWaitsForAnotherLateRankIsNotNamed) {
   LateJob job(8);
   job.Make(kTp, "tp", FirstProcesses(8));
@@ -402,7 +402,7 @@ TEST(LateRanksTest, ARankLateInTwoCommunicatorsIsOneFinding) {
   EXPECT_THAT(job.Findings().front().evidence, Contains(Pair("late as well in", "ep (5.0 %)")));
 }
 
-// Of two ranks the one that waits less is late.
+// The one of two ranks that waits less is late.
 TEST(LateRanksTest, NamesTheLateOneOfTwoAndOfThreeRanks) {
   for (const size_t ranks : {2, 3}) {
     LateJob job(ranks);

@@ -15,7 +15,7 @@ namespace {
 
 using Waits = std::vector<std::optional<double>>;  // by the order of PeerRates::ranks
 
-// Least wait and median, where ranks differ by more than jitter.
+// Least wait, if the median is longer by more than `least_wait`.
 std::optional<double> LeastOfUneven(const Waits& waits, double least_wait) {
   std::vector<double> known;
   for (const std::optional<double>& wait : waits) {
@@ -59,7 +59,8 @@ std::vector<double> LostByRank(const PeerRates& peers, double least_wait) {
   return lost;
 }
 
-// What a GPU loses: waits that follow each other add up, those beside the computation are one.
+// Waits of a GPU: those that follow each other add up, of those beside the computation the longest
+// counts.
 struct GpuLoss {
   double in_line = 0;
   double beside = 0;

@@ -19,7 +19,6 @@ bool IsAlarming(Loss loss) {
          loss != Loss::kCommunicatorDrifting;
 }
 
-// What to do about the most frequent cause.
 std::string_view Advice(Loss loss) {
   switch (loss) {
     case Loss::kNoFreeCommunicatorSlot:
@@ -81,7 +80,7 @@ void LostOperations::Record(const collector::NodeSnapshot& node, const NodeHisto
       job.operations = found->second;
     job.is_found = seconds >= wanted &&
                    static_cast<double>(job.lost) > times_.lost_share * static_cast<double>(job.operations);
-    // The window moves on; the trouble began where it did.
+    // The begin of a run stays when the window has left it.
     const auto before = jobs_.find(key);
     if (before != jobs_.end() && before->second.is_found)
       job.since_realtime_ns = before->second.since_realtime_ns;
