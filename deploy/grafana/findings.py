@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the daemons find on their nodes, in the words of their pages."""
+"""Findings of the daemons on their nodes, in the words of their pages."""
 from grafana_model import BAD, WATCH
 
 # The page's word first: an operator who goes from the panel to the page finds it there.

@@ -29,7 +29,7 @@ def link_to(uid, *labels, fixed=()):
 class Panel:
     kind: str
     title: str
-    says: str  # what it shows, how it is defined, what is normal
+    says: str  # the description: content, definition and normal values
     queries: list  # of (expression, legend)
     width: int = 12
     height: int = 8
@@ -101,7 +101,7 @@ def timeline(title, says, queries, unit, thresholds, width=24, height=10, nothin
 
 
 def heat_map(title, says, expression, unit, width=12, height=9):
-    """Of a histogram, classic or native: Grafana tells by what comes back."""
+    """A heat map of a histogram, classic or native: Grafana detects which by the answer."""
     return Panel('heatmap', title, says, [(expression, '{{le}}')], width, height, form='heatmap', field={
         'custom': {'scaleDistribution': {'type': 'linear'}, 'hideFrom': {'legend': False, 'tooltip': False, 'viz': False}}}, options={
         'calculate': False, 'cellGap': 0, 'cellValues': {'unit': 'ops'}, 'filterValues': {'le': 1e-9}, 'legend': {'show': True},
@@ -215,7 +215,7 @@ def alert_annotation(expression):
 
 
 def menu_links():
-    """Between these dashboards, and to those of DCGM, if somebody gave them the tag dcgm."""
+    """Links between these dashboards, and to those with the tag dcgm."""
     return [{'type': 'dashboards', 'title': title, 'tags': [tag], 'asDropdown': True, 'includeVars': has_variables, 'keepTime': True,
              'targetBlank': False, 'icon': 'external link', 'tooltip': tooltip, 'url': ''}
             for title, tag, has_variables, tooltip in (('NCCL', TAG, True, 'the other dashboards of nccl-exporter'),

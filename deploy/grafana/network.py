@@ -7,7 +7,7 @@ from promql import (COMM_LABELS, JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, ON
 
 COMM = f'{JOB_LABELS}, comm'
 LARGE = 'size=~"1048576|16777216|268435456"'
-# Which communicators span nodes, as NCCL reports (2.27 and later): pods and targets need not be nodes.
+# Communicators that span nodes, as NCCL reports (2.27 and later): pods and targets need not be nodes.
 BETWEEN = f'nccl_communicator_info{{{JOB}, nnodes=~"[2-9]|[1-9][0-9]+"}}'
 INSIDE = f'nccl_communicator_info{{{JOB}, nnodes="1"}}'
 # All ranks have the same number of GPU on their nodes: with one adapter a GPU, one rail.

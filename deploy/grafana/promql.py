@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the dashboards' expressions have in common: label sets, selectors by variable, histograms in either form."""
+"""Common parts of the dashboards' expressions: label sets, selectors by variable, histograms in either form."""
 from grafana_model import query_variable
 
-# Labels that tell jobs apart, as in the rules, and the owner; those that a series lacks count as empty.
+# Labels that distinguish jobs, as in the rules, and the owner; those that a series lacks count as empty.
 JOB_LABELS = 'cluster, namespace, nccl_job, uid'
 COMM_LABELS = f'{JOB_LABELS}, comm, comm_name'
 NODE_LABELS = 'hostname, instance'  # a node is known by both: in a pod the host's name is the pod's, beside a job the target is
@@ -38,7 +38,7 @@ def rate(name, selector):
 
 
 def quantile_of(quantile, histogram, selector, by=''):
-    """Of a native histogram where there is one, else of the classic one."""
+    """Quantile of the native histogram where there is one, else of the classic one."""
     native = f'sum by ({by}) ({rate(histogram, selector)})' if by else f'sum({rate(histogram, selector)})'
     classic = f'sum by ({", ".join(filter(None, [by, "le"]))}) ({rate(histogram + "_bucket", selector)})'
     return f'histogram_quantile({quantile}, {native}) or histogram_quantile({quantile}, {classic})'
@@ -85,7 +85,7 @@ def busy(selector):
 
 
 def below_median(of_ranks, selector):
-    """What ranks spend less in kernels than the median of their communicator: the share of time that the others lose by them."""
+    """Share of the time that the median rank of the communicator spends in kernels, less that of each rank: the others lose it by them."""
     return f'comm:nccl_busy_seconds:median_rate{{{selector}}} - on ({JOB_LABELS}, comm) group_right () {of_ranks}'
 
 
@@ -94,7 +94,7 @@ def wait_deficit(selector):
 
 
 def waiting(selector):
-    """What each rank spends in kernels beyond the rank that waits least."""
+    """Share of the time that each rank spends in kernels beyond the rank that waits least."""
     return named(f'{busy(selector)} - on ({JOB_LABELS}, comm) group_left () min by ({JOB_LABELS}, comm) {busy(selector)}', selector)
 
 
@@ -104,7 +104,7 @@ def lost_now(selector):
 
 
 def lost_hours(selector, period):
-    """The same over a period, in GPU hours, by job."""
+    """GPU hours that jobs lose to waiting over a period, by job."""
     return f'sum by ({JOB_LABELS}) (sum_over_time(job:nccl_waiting_gpu_seconds:rate{{{selector}}}[{period}:1m])) / 60'
 
 
@@ -114,7 +114,7 @@ def moving_data(selector):
 
 
 def waiting_for_ranks(selector):
-    """What the median rank spends in kernels beyond the rank that waits least, by communicator."""
+    """Share of the time that the median rank spends in kernels beyond the rank that waits least, by communicator."""
     return f'quantile by ({COMM_LABELS}) (0.5, {busy(selector)}) - {moving_data(selector)}'
 
 

@@ -23,7 +23,7 @@ GPUS_OF_JOB = f'max by (UUID) (label_replace(comm_rank:nccl_rank:info{{{JOB}}}, 
 
 
 def of_peers(counter):
-    """Of all ranks of the communicators that the process is in."""
+    """Rate of a counter for all ranks of the communicators that the process is in."""
     return f'sum by ({JOB_LABELS}, comm, rank, collective) ({rate(counter, JOB)} and on ({JOB_LABELS}, comm) {INFO})'
 
 

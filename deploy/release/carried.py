@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a release carries of Debian: the libraries that a program needs, their packages, licenses and sources."""
+"""Files of Debian in a release: the libraries that a program needs, their packages, licenses and sources."""
 import dataclasses
 import pathlib
 import re
@@ -97,7 +97,7 @@ class System:
         return listed
 
     def package_of(self, file):
-        """Of dpkg, which knows a file of /usr/lib as it was packed: maybe in /lib."""
+        """The package of a file by dpkg, which may know a file of /usr/lib as one of /lib."""
         name = '/' + str(pathlib.Path(file).relative_to(self.root.resolve()))
         for packed in (name, name.removeprefix('/usr')):
             listed = self._query('--search', packed)

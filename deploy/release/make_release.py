@@ -38,7 +38,7 @@ def output_of(*command):
 
 
 def commit_and_time():
-    """Of the checkout; a changed one says so, and has the time of its commit."""
+    """Commit and time of the checkout. If it has changes, the commit ends in "-modified"."""
     commit = output_of('git', 'rev-parse', '--short=12', 'HEAD')
     if output_of('git', 'status', '--porcelain', '--untracked-files=no'):
         commit += '-modified'

@@ -118,7 +118,7 @@ class Tree:
         return sorted(own | {self.system.package_called(name) for name in carried.COMPILED_IN}, key=lambda package: package.name)
 
     def output(self, *arguments):
-        """What the daemon prints, as it is installed. Another architecture's is run by qemu."""
+        """Output of the daemon as it is installed. One of another architecture is run by qemu."""
         native = os.uname().machine == self.architecture.name
         program = [] if native else [f'qemu-{self.architecture.name}']
         program += [self.prefix / HOME / 'bin/nccl-exporter'] if native else [

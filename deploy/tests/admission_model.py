@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Kubernetes makes of pods by the MutatingAdmissionPolicy of this project. Needs node, and what tools/fetch-kubernetes-schemas fetches."""
+"""Pods as Kubernetes changes them by the MutatingAdmissionPolicy of this project. Needs node, and the files of tools/fetch-kubernetes-schemas."""
 import copy
 import json
 import pathlib

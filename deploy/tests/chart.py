@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the chart becomes with given values: by Helm, or by Go, whose template engine is that of Helm."""
+"""The chart as it is rendered with given values: by Helm, or by Go, whose template engine is that of Helm."""
 import atexit
 import functools
 import json
@@ -73,5 +73,5 @@ def without_what_is_kept_elsewhere(things):
 
 
 def kept(name):
-    """What is kept of the chart with the values of that name."""
+    """The kept objects of the chart with the values of that name."""
     return by_name(yaml.safe_load_all((TESTDATA / f'{name}.rendered.yaml').read_text()))

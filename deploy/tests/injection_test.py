@@ -100,13 +100,13 @@ class Injection(unittest.TestCase):
                           'matchExpressions': [{'key': 'pod-security.kubernetes.io/enforce', 'operator': 'NotIn', 'values': ['baseline', 'restricted']}]})
 
     def test_the_template_adds_what_the_policy_adds(self):
-        """But for the container's name, which it does not know."""
+        """All but the container's name, which the template does not know."""
         text = ''.join(mutation['jsonPatch']['expression'] for mutation in base('inject')[0]['spec']['mutations'])
         self.assertEqual(sorted([*(patch['value']['name'] for patch in TEMPLATE), 'CONTAINER_NAME']), sorted(re.findall(r'name: "([\w-]+)"', text)))
 
     @unittest.skipUnless(HAS_CEL, NO_CEL)
     def test_the_template_makes_the_pod_that_the_policy_makes(self):
-        """But for the container's name, and the job's, which it takes from the label of a Job."""
+        """All but the container's name, and the job's, which the template takes from the label of a Job."""
         pod = self.pod([{**GPUS, 'env': [], 'volumeMounts': []}], {'volumes': []}, labels={'batch.kubernetes.io/job-name': 'llama'})
         [made], by_template = admission_model.changed(base('inject')[0], [pod]), {'template': copy.deepcopy(pod)}
         admission_model.add({'spec': by_template}, TEMPLATE)

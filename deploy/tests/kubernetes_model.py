@@ -6,7 +6,7 @@ import re
 from kubernetes import client
 
 GROUPS = {'v1': 'V1', 'apps/v1': 'V1', 'batch/v1': 'V1', 'networking.k8s.io/v1': 'V1'}
-# What is younger than the model, with the release from which on Kubernetes has it.
+# Fields that are younger than the model, with the release from which on Kubernetes has them.
 YOUNGER = {('V1Container', 'restartPolicy'): '1.28', ('V1ResourceRequirements', 'claims'): '1.26'}
 PLAIN = {'str': str, 'int': int, 'bool': bool, 'object': object, 'float': (int, float), 'datetime': str}
 

@@ -46,7 +46,7 @@ def rules():
 
 
 def rendered(name):
-    """What the chart becomes with the values of that name, whole."""
+    """The kept objects of the chart, with the contents that are kept elsewhere."""
     things = chart.kept(name)
     for (kind, _), thing in things.items():
         if kind == 'PrometheusRule':
@@ -100,7 +100,7 @@ def at(values, path):
 
 
 def without_chart_labels(thing):
-    """The same without what only the chart sets, at any depth."""
+    """`thing` without what only the chart sets, at any depth."""
     if isinstance(thing, list):
         return [without_chart_labels(item) for item in thing]
     if not isinstance(thing, dict):

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What is installed on a node: Slurm's prolog and epilog, the systemd unit, and the script that places the plugin."""
+"""Tests of the files on a node: Slurm's prolog and epilog, the systemd unit, and the script that places the plugin."""
 import os
 import pathlib
 import re
@@ -72,7 +72,7 @@ class Node(unittest.TestCase):
         self.assertEqual((run(prolog).returncode, run(prolog).stdout), (0, ''))
 
     def in_container(self, *, image='', **job):
-        """What the hook adds to the mounts and to the environment of a container: of an image with that environment, in that job's."""
+        """Mounts and environment that the hook adds to a container, for an image with environment `image` and a job with environment `job`."""
         (self.folder / 'plugins').mkdir(exist_ok=True)
         (self.folder / 'plugins/libnccl-profiler-exporter.so').write_text('')
         (self.folder / 'segments').mkdir(exist_ok=True)
@@ -222,7 +222,7 @@ class Node(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_the_unit_has_a_daemon_that_hangs_restarted(self):
-        """The daemon tells systemd that it lives, if systemd asks; //exporter:main_test plays it."""
+        """The daemon reports to systemd that it lives, if systemd asks; //exporter:main_test tests that."""
         unit = (DEPLOY / 'systemd/nccl-exporter.service').read_text()
         self.assertRegex(unit, '(?m)^Type=notify$')
         self.assertRegex(unit, '(?m)^WatchdogSec=2min$')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the tests of a Python program and tells Bazel of each by name, of the skipped ones with their reason."""
+"""Runs the tests of a Python program and reports each to Bazel by name, skipped ones with their reason."""
 import os
 import sys
 import unittest

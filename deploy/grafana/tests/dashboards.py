@@ -4,7 +4,7 @@ import dataclasses
 import json
 import re
 
-# Grafana's own: the first three stand in expressions, the rest in links.
+# Variables of Grafana: the first three are for expressions, the rest for links.
 BUILT_IN = {'__rate_interval', '__range', '__interval', '__data', '__url_time_range'}
 VARIABLE = re.compile(r'\$(?:\{(\w+)[^}]*\}|([A-Za-z_]\w*))')
 LABEL_VALUES = re.compile(r'label_values\((?P<series>.*), (?P<label>\w+)\)')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the alerts must say, and when they must say nothing. Each case makes a cluster and tells what fires at which minute."""
+"""Cases of the alerts. Each case makes a cluster and returns the alerts that must fire, by minute."""
 import hang_cases
 import lasting_cases
 import network_cases

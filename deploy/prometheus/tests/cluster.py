@@ -13,7 +13,7 @@ from ledger import NodeLedger, RankLedger
 
 STEP = 15  # seconds between scrapes
 TRANSFER = 0.05  # seconds per second that a communicator moves data
-# What the rules read of a daemon; the rest is detail, which may be scraped less often.
+# Series of a daemon that the rules read; the rest is detail, which may be scraped less often.
 ALERT_SET = re.compile(
     'up|nccl_exporter_.*|nccl_rank_.*|nccl_communicator_ranks'
     '|nccl_process_(halted|p2p_operations_total|unserved_communicators|operations_unfollowed_total|operations_rejected_total)'
@@ -21,7 +21,7 @@ ALERT_SET = re.compile(
 # Detail that the rules of the group nccl_network read. It may be scraped less often, or not at all.
 DETAIL_OF_RULES = re.compile('nccl_network_(wait_seconds|timed_bytes|timed_operations)_total|nccl_communicator_info')
 READ_BY_RULES = re.compile(f'{ALERT_SET.pattern}|{DETAIL_OF_RULES.pattern}')
-# What daemons before these families do not serve.
+# Series that daemons before these families do not serve.
 NOT_OF_OLD_DAEMONS = re.compile(
     'nccl_rank_p2p_.*|nccl_stalled_.*|nccl_node_(progress_total|large_.*)|nccl_process_(halted|operations_unfollowed_total|operations_rejected_total)')
 QUIET = 5  # seconds without progress after which a communicator has the series of a stalled one
@@ -150,7 +150,7 @@ class Cluster:
         """Values of each series by the number of the scrape."""
         self.counters = {}  # of the ledger, by communicator and rank
         self.progress_of = {}  # starts and completions at the last scrape, by communicator and rank
-        self.progress_before = {}  # the same at the scrape before, as far as it is counted for a node
+        self.progress_before = {}  # starts and completions at the scrape before, as far as they are counted for a node
         self.node_counters = {}  # those of a node, by communicator and the lowest rank of the node at that time
         table = {}
         counters = {}

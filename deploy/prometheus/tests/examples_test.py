@@ -40,7 +40,7 @@ def checked(text, *options):
 
 
 def started(directory, name, *flags):
-    """What a real Prometheus says while it starts with the example, up to the moment it is ready or gives up."""
+    """The log of a real Prometheus that starts with the example, up to the moment it is ready or gives up."""
     with socket.socket() as probe:
         probe.bind(('127.0.0.1', 0))
         port = probe.getsockname()[1]

@@ -285,7 +285,7 @@ def a_save_of_five_minutes_of_one_rank_is_a_warning():
 
 
 def a_hang_that_may_end_is_critical_after_ten_minutes_and_once_a_longer_one_was_survived_after_that():
-    """Rank 0 saves for 15 minutes, then for 14, and then for ever."""
+    """Rank 0 saves for 15 minutes, then for 14, and then forever."""
     cluster = data_parallel(65)
     for begin, end in (600, 1500), (1620, 2460), (2580, math.inf):
         cluster.hang(cluster.communicators[0], begin, range(1, 8), until=end)

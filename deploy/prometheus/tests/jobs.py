@@ -57,7 +57,7 @@ def culprit_alert(node, gpu, **labels):
 
 
 def every_evaluation(first, last, alerts):
-    """The same alerts at each evaluation from one minute to another."""
+    """`alerts` at each evaluation from minute `first` to minute `last`."""
     return {quarter / 4: alerts for quarter in range(round(first * 4), round(last * 4) + 1)}
 
 
@@ -66,7 +66,7 @@ def unusable(reason):
 
 
 def copied_by_another_user(cluster):
-    """The same job, communicators and processes, as another user claims them."""
+    """A copy of the job, its communicators and processes, as another user claims them."""
     copy = same_as(cluster)
     copy.uid = '1001'
     return copy

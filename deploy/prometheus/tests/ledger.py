@@ -68,7 +68,7 @@ class RankLedger:
             self.largest = max(moved, key=moved.get)
 
     def samples(self, labels):
-        """Of the rank. What a node has once is served by NodeLedger and by the lowest rank."""
+        """Samples of the rank. NodeLedger and the lowest rank serve those that a node has once."""
         if self.kernel:
             yield 'nccl_rank_kernel_seconds_total', labels, sum(self.kernel.values())
         if self.p2p:

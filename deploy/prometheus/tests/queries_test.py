@@ -99,7 +99,7 @@ def over_a_slow_way():
 
 
 def bytes_per_second(job):
-    """Of the sends of a rank in the first communicator."""
+    """Bytes that a rank sends in the first communicator."""
     return TIMED / job.timed_share * job.operation_bytes
 
 
@@ -184,7 +184,7 @@ def sample(labels, value):
 
 
 def complaint(job, checks):
-    """What promtool finds wrong; they are compared as integers of six digits."""
+    """Complaints of promtool. Values are compared as integers of six digits."""
     tests = []
     for query, expected in checks:
         scale = 10.0 ** (6 - len(str(int(max(value for _, value in expected)))))

@@ -52,7 +52,7 @@ def test_of(case):
 
 
 def value_test(case):
-    """What rules record, in thousandths: promtool compares exactly."""
+    """Values that rules record, in thousandths: promtool compares exactly."""
     cluster, minute, expected = case()
     return {'name': case.__name__, 'interval': '15s', 'input_series': cluster.series(READ_BY_RULES), 'promql_expr_test': [
         {'expr': f'round(1000 * {query})', 'eval_time': f'{round(minute * 60)}s',
@@ -83,7 +83,7 @@ def record_of(text, alert):
 
 
 def complaints_about_alerts(text, named_in_cases):
-    """What an alert lacks: a severity, a text, a runbook with all sections, or a case in which it fires."""
+    """Parts that an alert lacks: a severity, a text, a runbook with all sections, or a case in which it fires."""
     for block in re.split(r'\n  - ', text):
         if not block.startswith('alert: '):
             continue

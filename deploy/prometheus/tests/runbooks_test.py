@@ -20,7 +20,7 @@ RUNBOOKS = {path.stem: path.read_text() for path in (DOCS / 'runbooks').glob('*.
 CATALOGUE = (DOCS / 'metrics.md').read_text()
 METRIC = r'\b(?:[a-z][a-z0-9_]*:)?nccl_(?!job\b)[a-z0-9_]+(?::[a-z0-9_]+)?'
 NO_METRICS = {'nccl_exporter'}  # part of addresses
-# Of Prometheus and of DCGM.
+# Metrics of Prometheus and of DCGM.
 OTHER_METRICS = {'up', 'DCGM_FI_DEV_SM_CLOCK'}
 OTHER_LABELS = {'instance', 'job', 'UUID', 'le', 'alertname', 'traffic'}
 
@@ -32,7 +32,7 @@ def families():
 
 
 def labels():
-    """Of all families: those of the table of labels, of the rows, and of the table of variables."""
+    """Labels of all families: those of the table of labels, of the rows, and of the table of variables."""
     head = CATALOGUE.partition('## All families')
     rows = re.findall(r'^\| `\w+` \| \w+(?:, alerts)? \| ([^|]*) \|', head[2], re.M)
     return set(re.findall(r'\w+', ' '.join(rows))) | set(re.findall(r'`([a-z_]+)`', head[0]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What looks like a late rank and is none: nobody must be named."""
+"""Jobs that seem to have a late rank and have none: no rank must be named."""
 from cluster import Cluster
 from jobs import NOTHING_EVER, tensor_and_data_parallel, data_parallel, pipeline
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job played step by step, as GPUs run it: for what shares of the time (cluster.py) cannot tell.
+"""A job played step by step, as GPUs run it: for cases that shares of the time (cluster.py) cannot describe.
 
 Kernels on one stream run one after the other, those on different streams side by side. A kernel of a collective runs from its own start until the last
 rank has come, and its transfer. A pair of a send and a receive is the same between two ranks.
@@ -23,7 +23,7 @@ class Kernel:
 
 
 class Gpu:
-    """What one rank launches in a step. A stream is a name; `after` are streams of which the work so far must be done."""
+    """Launches of one rank in a step. A stream is a name; `after` are streams whose work so far must be done."""
 
     def __init__(self, job, rank, ends):
         self.job = job
@@ -81,7 +81,7 @@ class Job(Cluster):
         self.matches = collections.defaultdict(list)
         self.bins = collections.defaultdict(lambda: [0, 0.0])  # operations and seconds by scrape
         self.arrivals = collections.defaultdict(lambda: [0, 0, 0.0])  # compared, last, lateness
-        self.kinds = collections.defaultdict(dict)  # what is called by communicator and rank, in order
+        self.kinds = collections.defaultdict(dict)  # calls by communicator and rank, in order
         self.steps = 0
 
     def play(self, step):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What waiting costs, in GPUs. Each case returns a cluster, a minute, and by query the labels and values that must come out."""
+"""Cases of the cost of waiting, in GPUs. Each case returns a cluster, a minute, and by query the labels and values that must come out."""
 from cluster import Cluster
 from jobs import data_parallel, pipeline, tensor_and_data_parallel
 
