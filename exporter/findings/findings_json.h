@@ -10,8 +10,7 @@
 
 namespace nccl_exporter::exporter {
 
-// Rounded to four significant digits: charts show no more, and an answer stays small. NaN and
-// infinity become null, since JSON has neither (RFC 8259, section 6).
+// Rounded to four significant digits; null for NaN and infinity, which JSON lacks.
 nlohmann::ordered_json RoundedJson(double value);
 // Seconds since the epoch, to the millisecond; 0 becomes null.
 nlohmann::ordered_json TimeJson(int64_t realtime_ns);

@@ -10,7 +10,7 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// Findings after which the tables begin: the page and --json have all of them.
+// Findings that are listed; the page and --json have all of them.
 constexpr size_t kMostFindings = 8;
 
 void AddFinding(const Finding& finding, std::string& out) {

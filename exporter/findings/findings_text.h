@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings as lines of text: on top of `inflight` and /debug/inflight. Pure functions, for any
-// thread. Lines are as long as their sentences: a terminal or a browser wraps them.
+// Findings as lines of text for `inflight` and /debug/inflight, one per sentence. Pure functions,
+// for any thread.
 #pragma once
 
 #include <string>
@@ -13,8 +13,7 @@ namespace nccl_exporter::exporter {
 // line feed.
 std::string FindingsText(const Judgement& judgement);
 
-// "Nothing found in the last 5 min: 12 communicators, 1204 operations compared."; says what is
-// still to be learnt.
+// "Nothing found in the last 5 min: 12 communicators, 1204 operations compared."
 std::string NothingFoundText(const Judgement& judgement);
 
 }  // namespace nccl_exporter::exporter

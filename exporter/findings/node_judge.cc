@@ -118,7 +118,7 @@ Judgement NodeJudge::Judge(const collector::NodeSnapshot& node) const {
     std::ranges::move(more, std::back_inserter(judgement.findings));
   };
   const Explained explained = ExplainedBy(judgement.findings);
-  // The window of late ranks is a part of the hang.
+  // Late ranks of a communicator that hangs are left out: their window is a part of the hang.
   std::vector<Finding> late = late_ranks_.Findings(node);
   std::erase_if(late, [&](const Finding& finding) {
     return explained.communicators.contains(*finding.communicator);

@@ -98,7 +98,6 @@ std::string UntimedCure(std::string_view timing_reason) {
       {NameOf(TimingReason::kOverflow), "Raise NCCL_EXPORTER_COMMUNICATORS in the job."},
       {NameOf(TimingReason::kAllgathervEnabled), "Set NCCL_ALLGATHERV_ENABLE=0 in the job."},
       {NameOf(TimingReason::kCpusLow), "Give each rank at least two CPUs."},
-      // By their names alone, which are in the series of newer plugins too.
       {"registration_enabled", "Set NCCL_LOCAL_REGISTER=0 and NCCL_GRAPH_REGISTER=0 in the job."},
       {"resources_shared",
        "Unset NCCL_COMM_SPLIT_SHARE_RESOURCES and NCCL_COMM_SHRINK_SHARE_RESOURCES in the job."}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Durations, shares and counts by which the daemon judges. Their shipped values are made of
-// deploy/prometheus/thresholds.json, which the alert rules are made of, too. A site's own values
-// are read from a file that `generate-rules` writes. Plain data, for any thread.
+// Thresholds, durations, shares and counts by which the daemon judges. The shipped values are those
+// of deploy/prometheus/thresholds.json. A site's own values are read from a file that
+// `generate-rules` writes. Plain data, for any thread.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ struct Thresholds {
   Ns halted() const { return (halted_evaluations - 1) * interval; }
 
   // A rank goes on without a communicator if its process makes progress this long after the
-  // communicator stood still: longer than a victim of a hang goes on with what was under way.
+  // communicator stood still. A victim of a hang stops sooner.
   Ns went_on() const { return hang_threshold / 2; }
   // Multiples of hang_threshold that such a process may pause.
   int abandoned_hangs = shipped::kAbandonedHangs;
@@ -103,9 +103,9 @@ struct Thresholds {
   Thresholds Scaled(double divisor) const;
 };
 
-// The shipped thresholds with what the JSON file `path` says otherwise. Throws std::runtime_error,
-// with the path and the key: the file cannot be read, a key is not known, or a value is not one of
-// its kind or out of its range.
+// The shipped thresholds, changed by the JSON file `path`. Throws std::runtime_error with the path
+// and the key if the file cannot be read, a key is not known, or a value is of the wrong kind or
+// out of its range.
 Thresholds ReadThresholds(const std::string& path);
 
 inline double Seconds(Thresholds::Ns time) { return std::chrono::duration<double>(time).count(); }

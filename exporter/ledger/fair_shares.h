@@ -12,8 +12,8 @@
 
 namespace nccl_exporter::exporter {
 
-// By user id: what each user may take of `room`. It is what the user needs, or at least as much as
-// what any other user gets. The sum is at most `room`.
+// Shares of `room` by user id. A user gets what it needs, or at least as much as any other user.
+// The sum is at most `room`.
 inline std::map<uint64_t, size_t> FairShares(const std::map<uint64_t, size_t>& needs, size_t room) {
   std::vector<std::pair<size_t, uint64_t>> by_need;
   for (const auto& [uid, need] : needs) by_need.emplace_back(need, uid);

@@ -125,8 +125,8 @@ struct NetworkWindow {
   collector::NetworkCounts counts;
   collector::NetworkBusBytes bus_bytes;
 
-  // Bytes of all network operations of the direction, as those of the timed ones let expect;
-  // nothing where it is not known what part was timed.
+  // Bytes of all network operations of the direction, estimated from the timed ones; nothing where
+  // it is not known what part was timed.
   std::optional<double> AllBytes(NetworkDirection direction) const;
 };
 // Activity of all ranks over some time, which may end before the newest step.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// OperationTimes, the memory of one function and size class of a communicator: its counts at the
-// latest snapshot, the mean of its recent timed operations, and its counts at the ends of two
-// periods and of the latest interval. For one thread at a time.
+// OperationTimes, counts of one function and size class of a communicator at the latest snapshot
+// and at the ends of periods and intervals, and the mean of its recent timed operations. For one
+// thread at a time.
 #pragma once
 
 #include <algorithm>

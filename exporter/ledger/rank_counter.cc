@@ -75,8 +75,8 @@ void RankCounter::Advance(const collector::CommunicatorSnapshot& communicator, c
   compared_seen_ = compared;
 }
 
-// Nothing counts before the first operation of a direction is timed: PromQL's rate() begins at the
-// first value of each. Counts that decrease, as only a damaged segment has, count as unchanged.
+// Nothing counts before the first operation of a direction is timed. Counts that decrease, as only
+// a damaged segment has, count as unchanged.
 void RankCounter::SeeNetwork(const collector::CommunicatorSnapshot& communicator) {
   new_network_.reset();
   if (!communicator.network_bus_bytes) return;

@@ -38,8 +38,8 @@ class SharedRead {
     return result;
   }
 
-  // Lets go of a result that serves no later call; false if there is none. Waits for no read, so
-  // the read itself may call it.
+  // Drops a result that serves no later call; false if there is none. Waits for no read, so the
+  // read itself may call it.
   bool Forget() {
     std::shared_ptr<const Result> old;  // freed after the lock
     const std::lock_guard lock(latest_mutex_);

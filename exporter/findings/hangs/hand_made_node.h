@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HandMadeNode, a snapshot of one job's ranks for tests: each a process with a GPU, and what it is
-// in, step by step.
+// HandMadeNode, a snapshot of one job's ranks for tests: each is a process with a GPU.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +37,8 @@ class HandMadeNode {
     process.start_monotonic_ns = realtime_ns - kBoot;
   }
 
-  // All ranks of it are on this node unless `ranks` is more than there are processes. Each has
-  // completed 100 collectives, the last one ten minutes ago.
+  // All ranks of the communicator are on this node, unless `ranks` is more than there are
+  // processes. Each has completed 100 collectives, the last one ten minutes ago.
   void AddCommunicator(const std::string& name, const std::vector<size_t>& processes,
                        uint64_t ranks = 0) {
     const uint64_t id = (0xabc0 + ++communicators_) << 32;
@@ -64,7 +63,7 @@ class HandMadeNode {
     throw std::out_of_range(name);
   }
 
-  // The process has called it so long ago, and it is in flight.
+  // An operation that the process called so long ago, and that is in flight.
   collector::InFlightOperation& Start(size_t process, const std::string& name, int64_t seconds_ago,
                                       Function function = Function::kAllReduce, int peer = -1) {
     collector::CommunicatorSnapshot& communicator = Of(process, name);
@@ -83,7 +82,7 @@ class HandMadeNode {
     for (const size_t process : processes) Start(process, name, seconds_ago, function);
   }
 
-  // It has called and completed one more.
+  // The process has called and completed one operation more.
   void Complete(size_t process, const std::string& name, int64_t seconds_ago) {
     collector::CommunicatorSnapshot& communicator = Of(process, name);
     ++communicator.started_sequence;
@@ -100,7 +99,6 @@ class HandMadeNode {
     }
   }
 
-  // Time passes in which nothing happens.
   void Wait(int64_t seconds) { node.taken_realtime_ns += seconds * kSecond; }
   // Sets the clock of the node: the collector converts times of CLOCK_MONOTONIC again.
   void SetClock(int64_t seconds) {

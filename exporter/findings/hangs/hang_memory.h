@@ -35,7 +35,7 @@ class HangMemory {
  public:
   using Ranks = std::map<uint64_t, SeenRank>;  // by rank in the communicator
 
-  // Takes what `graph` has found over this memory. What `graph` points to may change.
+  // Takes what `graph` has found over this memory. `graph` may be invalid then.
   void Record(const WaitGraph& graph);
 
   // Absent ranks that found no place, summed since the start.

@@ -41,7 +41,7 @@ const collector::InFlightOperation* WaitedIn(const collector::CommunicatorSnapsh
       static_cast<uint64_t>(std::ranges::count_if(communicator.in_flight, is_collective));
   for (const collector::InFlightOperation& operation : communicator.in_flight) {
     if (IsCompletedAlone(operation.function)) return &operation;
-    // A completion that was lost leaves its operation in flight: the latest ones are the true ones.
+    // A lost completion leaves its operation in flight: numbers are counted back from the latest.
     if (communicator.started_sequence - std::min(communicator.started_sequence, --left) >
         max_completed)
       return &operation;
@@ -195,7 +195,7 @@ class JobJudge {
       rank.waits = c.started_sequence > min_started || some_halted ||
                    (some_absent && rank.seen != nullptr && rank.seen->has_waited);
       if (rank.waits) rank.since_realtime_ns = c.last_progress_realtime_ns;
-      // It may be ahead of a rank that is on another node.
+      // The rank may be ahead of one on another node.
       if (!rank.waits && !communicator.is_complete) may_wait_.insert(rank.gpu());
     }
   }
@@ -230,8 +230,8 @@ class JobJudge {
     }
   }
 
-  // The ranks that do not wait, and that no rank waits for to send or to receive. Each operation is
-  // looked at once: a user may forge thousands of ranks with hundreds of operations each.
+  // The ranks that do not wait, and that no rank waits for to send or to receive. Looks at each
+  // operation once: a user may forge thousands of ranks with hundreds of operations each.
   static std::unordered_set<uint64_t> NotMissed(const GraphCommunicator& communicator) {
     std::unordered_set<uint64_t> not_missed;
     for (const GraphRank& rank : communicator.ranks) {
