@@ -35,16 +35,6 @@ std::vector<std::string> DefaultsOf(const OptionRow& row) {
                                          : std::vector{std::string(row.default_value)};
 }
 
-// Flag of `cardinality` that goes with this node and with a synthetic one.
-constexpr const char* kCollectFlag = "--collect";
-
-bool HasFlags(const CLI::App& command) {
-  return std::ranges::any_of(command.get_options(), [](const CLI::Option* option) {
-    return option->count() > 0 && option->get_name() != kCollectFlag &&
-           std::ranges::find(kOptions, option->get_name(), &OptionRow::name) == kOptions.end();
-  });
-}
-
 // The arguments, the last one first, as CLI11 wants them. Behind `--flag=` it would take the next
 // argument for the value, so the empty value becomes an argument of its own.
 std::vector<std::string> LastFirst(int argc, const char* const* argv) {
@@ -116,7 +106,6 @@ CommandLine::CommandLine(Options& options, std::string_view commit)
   AddCommand(Command::kDump, "dump", "Print a segment as text.")
       ->add_option("SEGMENT", options.dump_segment, "File to print.")
       ->required();
-  AddCardinality();
   help_ = AddCommand(Command::kPrint, "help", "Print the help of a command.");
   help_->add_option("COMMAND", help_topic_, "Command; without it, the help of the program.");
   version_ = AddCommand(Command::kPrint, "version", "Print the version.");
@@ -183,35 +172,6 @@ void CommandLine::AddDaemon(CLI::App& command) {
                       std::string(kFindingsSocket))
       ->check(CLI::Validator(fault_of, ""))
       ->default_str(std::string(kDefaultDaemon));
-}
-
-// If one of its own flags is given, a synthetic node of that shape is counted instead of this node.
-void CommandLine::AddCardinality() {
-  constexpr int kMostRanks = 64;
-  constexpr int kMostCommunicators = 1000;
-  CLI::App* const command = AddCommand(
-      Command::kCardinality, "cardinality",
-      "Print the series and bytes of a scrape: of this node, from --segment.dir, or of a node with "
-      "the given shape.");
-  command->add_option("--ranks", shape_.ranks, "Ranks on the node.")
-      ->check(CLI::Range(1, kMostRanks));
-  command->add_option("--communicators", shape_.communicators, "Communicators of each rank.")
-      ->check(CLI::Range(1, kMostCommunicators));
-  command->add_option("--p2p", shape_.point_to_point, "Number of these that only send and receive.")
-      ->check(CLI::Range(0, kMostCommunicators));
-  command
-      ->add_option("--collectives", shape_.collectives,
-                   "Number of collectives that each of the others uses.")
-      ->check(CLI::Range(1, kCollectivesOfShape));
-  std::vector<std::string> parts;
-  for (const CodeRow<MetricPart>& row : kMetricParts) parts.emplace_back(row.name);
-  command
-      ->add_option(
-          kCollectFlag, options_.collect,
-          "Count the scrape of one part of the metrics, as with the parameter collect[] of "
-          "the daemon: " +
-              KnownParts() + ". Without it, all parts.")
-      ->check(CLI::IsMember(parts));
 }
 
 void CommandLine::AddJob() {
@@ -290,8 +250,6 @@ std::string CommandLine::Parse(int argc, const char* const* argv) {
   if (manual_->parsed()) return print(ManualPage(*this));
   if (completion_->parsed()) return print(BashCompletion(*this));
   if (const Place* const place = Parsed()) options_.command = place->command;
-  if (options_.command == Command::kCardinality && HasFlags(*Parsed()->app))
-    options_.shape = shape_;
   return Store();
 }
 

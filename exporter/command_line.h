@@ -49,7 +49,6 @@ class CommandLine {
   void AddFlags(Place& place);
   void AddTop();
   void AddDaemon(CLI::App& command);
-  void AddCardinality();
   void AddJob();
   void AddTrace();
   std::string Store();
@@ -67,7 +66,6 @@ class CommandLine {
   CLI::App* manual_ = nullptr;      // hidden: for tools/release
   CLI::App* completion_ = nullptr;  // hidden, for tools/release
   std::vector<std::string> help_topic_;
-  NodeShape shape_;
 };
 
 }  // namespace nccl_exporter::exporter

@@ -23,14 +23,12 @@
 #include <vector>
 
 #include "collector/collector.h"
-#include "exporter/cli/cardinality.h"
 #include "exporter/cli/client/daemon_judgement.h"
 #include "exporter/cli/doctor/doctor.h"
 #include "exporter/cli/doctor/unmeasured_watch.h"
 #include "exporter/cli/job/job_command.h"
 #include "exporter/cli/node_in_json.h"
 #include "exporter/cli/segment_dump.h"
-#include "exporter/cli/synthetic_node.h"
 #include "exporter/cli/top.h"
 #include "exporter/commit.h"
 #include "exporter/findings/in_flight_table.h"
@@ -156,15 +154,6 @@ int PrintInFlight(const Options& options) {
                    options.is_json ? InFlightJson(*node, shown)
                                    : shown.Line(node->taken_realtime_ns) + '\n' +
                                          InFlightText(*node, shown.judgement));
-}
-
-int PrintCardinality(const Options& options) {
-  const Collect collect = CollectOf(options.collect).value_or(Collect::kWhole);
-  if (options.shape)
-    return Print(
-        CardinalityText(AssumedBook(NodeOfShape(*options.shape)), options.metrics, collect));
-  const auto node = CollectorOf(options).Snapshot();
-  return PrintNode(options, *node, CardinalityText(AssumedBook(node), options.metrics, collect));
 }
 
 // A failure if any check is.
@@ -504,7 +493,6 @@ int Main(int argc, char** argv) {
     if (options.command == Command::kTop) return Top(options);
     if (options.command == Command::kDoctor) return PrintDoctor(options);
     if (options.command == Command::kJob) return PrintJob(options);
-    if (options.command == Command::kCardinality) return PrintCardinality(options);
     if (options.command == Command::kTrace || options.command == Command::kTraceMerge ||
         options.command == Command::kTraceSummary)
       return Trace(options);

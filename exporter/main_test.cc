@@ -312,15 +312,6 @@ TEST(MainTest, ServesLessOnRequestAndWarnsOfWhatTheRulesNeed) {
   EXPECT_THAT(page, testing::HasSubstr("\nnccl_exporter_limit{limit=\"series\"} 20000\n"));
 }
 
-TEST(MainTest, CardinalityIsThatOfTheNodeAskedFor) {
-  ChildProcess shape({kDaemon, "cardinality", "--ranks=2", "--communicators=1", "--p2p=0"});
-  EXPECT_EQ(shape.Wait(), 0);
-  EXPECT_THAT(shape.Output(), testing::StartsWith("2 processes, 2 communicators in total\n"));
-  ChildProcess here({kDaemon, "cardinality", "--segment.dir=" + TemporaryDirectory()});
-  EXPECT_EQ(here.Wait(), 0);
-  EXPECT_THAT(here.Output(), testing::StartsWith("0 processes, 0 communicators in total\n"));
-}
-
 TEST(MainTest, APortInUseIsARuntimeFailure) {
   const Daemon first;
   ChildProcess second({kDaemon, "--web.listen-address=127.0.0.1:" + std::to_string(first.port())});
@@ -395,7 +386,7 @@ TEST(MainTest, ToolsFailWhereADirectoryCannotBeRead) {
   const std::string no_directory = TemporaryDirectory() + "/no-directory";
   std::ofstream{no_directory};
   for (const std::vector<std::string>& tool :
-       std::vector<std::vector<std::string>>{{"inflight"}, {"top", "--once"}, {"cardinality"}}) {
+       std::vector<std::vector<std::string>>{{"inflight"}, {"top", "--once"}}) {
     std::vector<std::string> command{kDaemon, "--segment.dir=" + no_directory};
     command.insert(command.end(), tool.begin(), tool.end());
     ChildProcess process(command);
@@ -413,7 +404,7 @@ TEST(MainTest, ToolsFailWhereNoDirectoryExists) {
   const std::string present = TemporaryDirectory() + "/present";
   std::filesystem::create_directory(present);
   for (const std::vector<std::string>& tool :
-       std::vector<std::vector<std::string>>{{"inflight"}, {"top", "--once"}, {"cardinality"}}) {
+       std::vector<std::vector<std::string>>{{"inflight"}, {"top", "--once"}}) {
     std::vector<std::string> command{kDaemon, "--segment.dir=" + absent};
     command.insert(command.end(), tool.begin(), tool.end());
     ChildProcess process(command);

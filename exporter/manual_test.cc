@@ -18,8 +18,7 @@ TEST(ManualPageTest, HasAllCommandsAndFlags) {
   const CommandLine line(options, "");
   const std::string page = ManualPage(line);
   EXPECT_THAT(page, testing::StartsWith(".TH NCCL\\-EXPORTER 1 "));
-  for (const char* const command :
-       {"top", "inflight", "doctor", "dump", "cardinality", "trace", "trace merge"})
+  for (const char* const command : {"top", "inflight", "doctor", "dump", "trace", "trace merge"})
     EXPECT_THAT(page, testing::HasSubstr(".SS " + std::string(command) + "\n"));
   EXPECT_THAT(page,
               testing::HasSubstr(

@@ -78,11 +78,10 @@ constexpr std::array<std::pair<std::string_view, LogFormat>, 2> kLogFormats{
 // More would let the steps of the history be shorter than a snapshot takes.
 constexpr std::pair<double, double> kTimeScales{1, 1000};
 
-constexpr std::array kReadersOfSegments{Command::kInFlight, Command::kTop, Command::kCardinality,
-                                        Command::kDoctor, Command::kTrace};
+constexpr std::array kReadersOfSegments{Command::kInFlight, Command::kTop, Command::kDoctor,
+                                        Command::kTrace};
 constexpr std::array kTopOnly{Command::kTop};
 constexpr std::array kJudges{Command::kInFlight, Command::kTop};
-constexpr std::array kCardinalityOnly{Command::kCardinality};
 constexpr std::array kDoctorOnly{Command::kDoctor};
 
 // The targets of rows.
@@ -209,25 +208,25 @@ constexpr std::array<OptionRow, 21> kOptions{{
     {"--metrics.disable", "",
      "Leave out families: a name, the beginning of names followed by *, or `histograms`. May be "
      "given several times.",
-     FlagTakes::kValues, ChangeMetrics<&MetricFilter::Disable>, kCardinalityOnly},
+     FlagTakes::kValues, ChangeMetrics<&MetricFilter::Disable>},
     {"--metrics.drop-label", "",
      "Leave out a label; series that differ only in this label are merged. May be given several "
      "times.",
-     FlagTakes::kValues, ChangeMetrics<&MetricFilter::DropLabel>, kCardinalityOnly},
+     FlagTakes::kValues, ChangeMetrics<&MetricFilter::DropLabel>},
     {"--metrics.duration-bounds", "0.000015,0.00006,0.00024,0.001,0.004,0.016,0.0625,0.25,1,4",
      "Bounds of the classic buckets of durations, in seconds. Each moves to the nearest bound of "
      "the segment; these bounds are 9 % apart. At most 16, or none.",
-     FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetDurationBounds>, kCardinalityOnly},
+     FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetDurationBounds>},
     {"--metrics.bandwidth-bounds", "134e6,537e6,2.15e9,8.6e9,17e9,34e9,69e9,137e9,275e9,1.1e12",
      "Bounds of the classic buckets of bus bandwidth, in bytes per second, in the same way.",
-     FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetBandwidthBounds>, kCardinalityOnly},
+     FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetBandwidthBounds>},
     {"--metrics.native-schema", "3",
      "Resolution of native histograms: schema 3 (buckets 9 % wide), 2, 1, 0 (a factor 2), or off.",
-     FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetNativeSchema>, kCardinalityOnly},
+     FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetNativeSchema>},
     {"--metrics.duration-by-size", "",
      "Histograms of durations have the label size. One series more for each size class that a "
      "communicator uses.",
-     FlagTakes::kNothing, SplitDurations, kCardinalityOnly},
+     FlagTakes::kNothing, SplitDurations},
     {"--metrics.labels-everywhere", "",
      "Labels of NCCL_EXPORTER_LABELS are on every series of their job, and not only on "
      "nccl_rank_info.",

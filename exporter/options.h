@@ -6,7 +6,6 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,7 +13,6 @@
 
 #include "exporter/cli/client/daemon_judgement.h"
 #include "exporter/cli/job/job_command.h"
-#include "exporter/cli/synthetic_node.h"
 #include "exporter/series/metric_filter.h"
 #include "exporter/trace/trace_command.h"
 
@@ -25,7 +23,6 @@ enum class Command : uint8_t {
   kDump,          // `dump SEGMENT`
   kInFlight,      // `inflight`
   kTop,           // `top`
-  kCardinality,   // `cardinality`
   kDoctor,        // `doctor`
   kJob,           // `job`
   kTrace,         // `trace`
@@ -49,9 +46,6 @@ struct Options {
   uint64_t doctor_pid = 0;    // of kDoctor; 0: no process is examined
   // Address of the daemon, or kNoDaemon; for kTop and kInFlight.
   std::string daemon{kDefaultDaemon};
-  // Node that kCardinality counts; without it, it counts the segments in segment_dirs.
-  std::optional<NodeShape> shape;
-  std::vector<std::string> collect;  // of kCardinality: names that CollectOf() knows
 
   std::vector<std::string> listen_addresses;
   std::vector<std::string> health_addresses;  // of health and readiness only; empty: none

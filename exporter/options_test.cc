@@ -144,35 +144,19 @@ TEST(OptionsTest, MetricsAreSwitchedOffOneByOne) {
   EXPECT_EQ(metrics.native_schema(), std::nullopt);
 }
 
+TEST(OptionsTest, DurationsAreSplitOnRequestUnlessTheLabelIsDropped) {
+  EXPECT_FALSE(Parsed({}).metrics.splits_durations());
+  EXPECT_TRUE(Parsed({"--metrics.duration-by-size"}).metrics.splits_durations());
+  EXPECT_FALSE(Parsed({"--metrics.duration-by-size", "--metrics.drop-label=size"})
+                   .metrics.splits_durations());
+}
+
 TEST(OptionsTest, WhatCannotBeSwitchedOffIsAnsweredWithTheNearest) {
   EXPECT_EQ(ErrorOf({"--metrics.drop-label=pot"}),
             "invalid value 'pot' of --metrics.drop-label: 'pot' is no label that can be dropped; "
             "the nearest is pod");
   EXPECT_THAT(ErrorOf({"--metrics.disable=nccl_process_alife"}),
               testing::HasSubstr("the nearest is nccl_process_alive"));
-}
-
-TEST(OptionsTest, CardinalityIsOfThisNodeUnlessAShapeIsGiven) {
-  const Options here = Parsed({"cardinality", "--metrics.drop-label=size", "--segment.dir=/a"});
-  EXPECT_EQ(here.command, Command::kCardinality);
-  EXPECT_FALSE(here.shape.has_value());
-  EXPECT_FALSE(here.metrics.Keeps("size"));
-  EXPECT_FALSE(here.metrics.splits_durations());
-  EXPECT_TRUE(Parsed({"cardinality", "--metrics.duration-by-size"}).metrics.splits_durations());
-  EXPECT_FALSE(Parsed({"--metrics.duration-by-size", "--metrics.drop-label=size"})
-                   .metrics.splits_durations());
-  EXPECT_THAT(here.segment_dirs, testing::ElementsAre("/a"));
-  const Options part = Parsed({"cardinality", "--collect", "alerts"});
-  EXPECT_FALSE(part.shape.has_value()) << "a part of this node";
-  EXPECT_THAT(part.collect, testing::ElementsAre("alerts"));
-  EXPECT_THAT(ErrorOf({"cardinality", "--collect=alert"}), testing::HasSubstr("alerts"));
-  const Options made_up =
-      Parsed({"--metrics.disable=histograms", "cardinality", "--ranks=4", "--collectives", "2"});
-  ASSERT_TRUE(made_up.shape.has_value());
-  EXPECT_EQ(made_up.shape->ranks, 4);
-  EXPECT_EQ(made_up.shape->communicators, NodeShape().communicators);
-  EXPECT_EQ(made_up.shape->collectives, 2);
-  EXPECT_FALSE(made_up.metrics.Serves("nccl_collective_duration_seconds"));
 }
 
 TEST(OptionsTest, GivenValuesReplaceTheDefaults) {
@@ -237,9 +221,6 @@ TEST(OptionsTest, BadCommandLinesAreNamedInOneLine) {
                                                     {"dump", "--x=1"},
                                                     {"top", "--sort=colour"},
                                                     {"top", "--sort"},
-                                                    {"cardinality", "--ranks=0"},
-                                                    {"cardinality", "--collectives=9"},
-                                                    {"cardinality", "--metrics.drop-label=x"},
                                                     {"version", "dump", "a"}};
   for (const auto& arguments : cases) {
     const std::string error = ErrorOf(arguments);
@@ -286,14 +267,13 @@ TEST(OptionsTest, FlagsStandBeforeOrAfterTheCommand) {
        std::vector<std::vector<const char*>>{{"top", "--segment.dir=/a", "--once"},
                                              {"--segment.dir=/a", "top", "--once"},
                                              {"inflight", "--segment.dir", "/a"},
-                                             {"doctor", "--segment.dir", "/a"},
-                                             {"cardinality", "--segment.dir=/a"}}) {
+                                             {"doctor", "--segment.dir", "/a"}}) {
     EXPECT_THAT(Parsed(arguments).segment_dirs, testing::ElementsAre("/a")) << arguments.front();
   }
   EXPECT_THAT(Parsed({"--segment.dir=/a", "top", "--segment.dir=/b"}).segment_dirs,
               testing::ElementsAre("/a", "/b"));
-  EXPECT_EQ(ErrorOf({"--metrics.native-schema=1", "cardinality", "--metrics.native-schema=2"}),
-            "--metrics.native-schema is given twice");
+  EXPECT_EQ(ErrorOf({"--findings.config=a", "top", "--findings.config=b"}),
+            "--findings.config is given twice");
 }
 
 TEST(OptionsTest, HelpOfACommandListsItsFlags) {
@@ -323,6 +303,7 @@ TEST(OptionsTest, AnswersASlipWithWhatWasMeant) {
   EXPECT_EQ(ErrorOf({"--once", "top"}),
             "--once stands after the command: nccl-exporter top --once");
   EXPECT_EQ(ErrorOf({"nonsense"}), "there is no command 'nonsense'");
+  EXPECT_EQ(ErrorOf({"cardinality"}), "there is no command 'cardinality'");
   EXPECT_EQ(ErrorOf({"catalogue"}), "there is no command 'catalogue'");
   EXPECT_EQ(ErrorOf({"timing", "--always", "--for", "60s"}), "there is no command 'timing'");
   EXPECT_EQ(ErrorOf({"top", "--log.level=info"}),

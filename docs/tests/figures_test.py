@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Series and bytes in the documents are those that `nccl-exporter cardinality` prints today."""
+"""Series and bytes in the documents are those that `bazel run //exporter/testing:cardinality` prints today."""
 import functools
 import os
 import pathlib
@@ -14,7 +14,7 @@ HERE = pathlib.Path(os.path.abspath('docs/tests'))
 sys.path.insert(0, str(HERE.parent.parent / 'deploy/tests'))
 import report
 
-DAEMON = pathlib.Path('exporter/nccl-exporter').absolute()
+CARDINALITY = pathlib.Path('exporter/testing/cardinality').absolute()
 THREE, TWELVE = '--ranks 8 --communicators 3 --p2p 1', '--ranks 8 --communicators 12'
 
 # Rows of docs/scaling.md: what a scrape is, and which of its numbers.
@@ -51,7 +51,7 @@ def table(text, first_cell):
 @functools.cache
 def cardinality(arguments):
     """{format: {samples, bytes, compressed}} and what the limit leaves out."""
-    printed = subprocess.run([DAEMON, 'cardinality', *shlex.split(arguments)], check=True, capture_output=True, text=True).stdout
+    printed = subprocess.run([CARDINALITY, *shlex.split(arguments)], check=True, capture_output=True, text=True).stdout
     bodies = re.findall(r'^(OpenMetrics|protobuf)\b.* (\d+) +(\d+) +(\d+)$', printed, re.MULTILINE)
     found = {name: dict(zip(('samples', 'bytes', 'compressed'), map(int, numbers))) for name, *numbers in bodies}
     return found | {'lost': int(re.search(r'detail (\d+), folded', printed)[1])}

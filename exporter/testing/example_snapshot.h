@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "collector/node_snapshot.h"
-#include "exporter/cli/synthetic_node.h"
+#include "exporter/testing/synthetic_node.h"
 #include "exporter/ledger/book.h"
 
 namespace nccl_exporter::exporter {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NodeOfShape(), the snapshot of a synthetic node for `cardinality` and tests, and its parts. Pure
+// NodeOfShape(), the snapshot of a synthetic node for the tool `cardinality` and tests, and its parts. Pure
 // functions, for any thread.
 #pragma once
 

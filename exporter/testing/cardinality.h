@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cardinality, the series and bytes of a node's scrape: `nccl-exporter cardinality`. The encoders
+// Cardinality, the series and bytes of a node's scrape, for the tool `cardinality`. The encoders
 // of the daemon write the scrape bodies that are counted; nothing is estimated. Pure functions, for
 // any thread.
 #pragma once

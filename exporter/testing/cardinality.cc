@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/cli/cardinality.h"
+#include "exporter/testing/cardinality.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reported costs are those of the scrape body that the daemon serves.
-#include "exporter/cli/cardinality.h"
+#include "exporter/testing/cardinality.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts are as large as after some hours of a job, so that a scrape body is as long as a real one.
-#include "exporter/cli/synthetic_node.h"
+#include "exporter/testing/synthetic_node.h"
 
 #include <array>
 #include <set>
