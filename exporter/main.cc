@@ -24,8 +24,8 @@
 
 #include "collector/collector.h"
 #include "exporter/cli/client/daemon_judgement.h"
-#include "exporter/cli/doctor/doctor.h"
-#include "exporter/cli/doctor/unmeasured_watch.h"
+#include "exporter/cli/doctor/checks.h"
+#include "exporter/cli/doctor/gpu_processes.h"
 #include "exporter/cli/job/job_command.h"
 #include "exporter/cli/node_in_json.h"
 #include "exporter/cli/segment_dump.h"

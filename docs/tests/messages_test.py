@@ -27,7 +27,7 @@ SOURCES = {
                     (r'\bspdlog::\w+\(', r'\bFail\(kRuntimeFailure,', r'\bruntime_error\(')),
                    (('exporter/ledger/state_log.h',), (r'\blines\.push_back\(',)),
                    (('exporter/http/listening_sockets.cc',), (r'\breturn(?= "[^"]* )',))],
-    'doctor': [(('exporter/cli/doctor/*.cc',), (r'\bfail\(', r'\bdetail \+?=', r'\.detail =', r'\bfault =', r'\breturn(?= "[^"]* )'))],
+    'doctor': [(('exporter/cli/doctor/*.cc',), (r'\.(?:Holds|Warns|Fails)\(', r'\bdetail \+?=', r'\.detail =', r'\bfault =', r'\breturn(?= "[^"]* )'))],
 }
 
 # Texts that the page does not quote, and why.
@@ -56,6 +56,16 @@ def statement_at(text, start):
     return text[start:end.end()] if end else text[start:]
 
 
+def argument_at(text, start):
+    """From `start`, behind the parenthesis of a call, to the end of its first argument."""
+    depth = 0
+    for token in re.compile(r'"(?:[^"\\]|\\.)*"|[(){}\[\],]').finditer(text, start):
+        if depth == 0 and token[0] in ',)':
+            return text[start:token.start()]
+        depth += (token[0] in '({[') - (token[0] in ')}]')
+    return text[start:]
+
+
 def texts(statement):
     """The text that a statement prints. A format without words takes them from its arguments."""
     found = [words_of(literal) for literal in literals(statement)]
@@ -71,7 +81,8 @@ def messages(program):
                 continue
             source = path.read_text(encoding='utf-8')
             for opening in re.finditer('|'.join(openings), source):
-                for pieces in texts(statement_at(source, opening.end())):
+                read = argument_at if re.match(r'\.\w+\(', opening[0]) else statement_at
+                for pieces in texts(read(source, opening.end())):
                     if ' '.join(pieces) not in seen:
                         seen.add(' '.join(pieces))
                         yield path.relative_to(ROOT), pieces
@@ -144,6 +155,10 @@ class Reading(unittest.TestCase):
         self.assertEqual(['value of', 'not understood'], words_of('value of %s not understood: %u'))
         self.assertEqual(['segments', 'live'], words_of('segments: {} live ({:.1f})'))
         self.assertEqual([['watching'], ['waiting']], texts('"{} {}", is_there ? "watching" : "waiting", path);'))
+
+    def test_reads_the_first_argument_of_a_check(self):
+        self.assertEqual('format("a, {}) b", f(x))', argument_at('.Fails(format("a, {}) b", f(x)), "cure");', 7))
+        self.assertEqual('"a"', argument_at('.Holds("a");', 7))
 
     def test_a_message_that_is_new_is_not_quoted(self):
         self.assertFalse(is_quoted(['unheard', 'of'], quotes('`heard of`\n```\nof unheard\n```\n')))

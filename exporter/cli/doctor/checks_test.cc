@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -74,11 +73,11 @@ TEST(PluginTest, IsLookedForWhereNcclLooks) {
 }
 
 TEST(PluginTest, OursLoadsOnThisMachineWithARecentGlibc) {
-  const uint16_t machine = ReadElfFile("/proc/self/exe").machine;
-  const Check check = CheckPlugin(kPlugin, machine, {.major = 2, .minor = 99}, kSomeUser);
+  const uint16_t machine = ReadLibrary("/proc/self/exe").machine;
+  const Check check = CheckPlugin(kPlugin, machine, {2, 99}, kSomeUser);
   EXPECT_EQ(check.verdict, Verdict::kOk) << CheckLine(check);
   EXPECT_THAT(check.detail, HasSubstr("ncclProfiler_v1 to ncclProfiler_v"));
-  const Check old = CheckPlugin(kPlugin, machine, {.major = 2, .minor = 1}, kSomeUser);
+  const Check old = CheckPlugin(kPlugin, machine, {2, 1}, kSomeUser);
   EXPECT_EQ(old.verdict, Verdict::kFail);
   EXPECT_THAT(old.detail, HasSubstr("the process has 2.1"));
   const Check other = CheckPlugin(kPlugin, EM_SPARC, {}, kSomeUser);
@@ -86,19 +85,15 @@ TEST(PluginTest, OursLoadsOnThisMachineWithARecentGlibc) {
   EXPECT_THAT(other.detail, HasSubstr("the process for machine 2"));
 }
 
-// Regression: a release carries a libc of its own, and doctor compared the plugin with that.
-TEST(PluginTest, TheSystemsLibcIsTheFileAndNotOurOwn) {
-  const collector::ScratchDirectory directory;
-  EXPECT_EQ(SystemLibc(directory.path()), GlibcVersion());
-  const std::string folder = directory.path() + "/lib64";
-  std::filesystem::create_directory(folder);
-  std::ofstream(folder + "/libc.so.6") << "no ELF";
-  EXPECT_EQ(SystemLibc(directory.path()), GlibcVersion());
+std::string OurLibc() {
   std::ifstream maps("/proc/self/maps");
   const std::string text{std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>()};
-  std::filesystem::copy_file(MappedFile(text, "libc.so.6"), folder + "/libc.so.6",
-                             std::filesystem::copy_options::overwrite_existing);
-  EXPECT_EQ(SystemLibc(directory.path()).Text(), gnu_get_libc_version());
+  return MappedFile(text, "libc.so.6");
+}
+
+TEST(PluginTest, ACLibraryHasTheVersionThatItNames) {
+  const GlibcVersion version = ReadLibrary(OurLibc()).glibc;
+  EXPECT_EQ(fmt::format("{}.{}", version.first, version.second), gnu_get_libc_version());
 }
 
 TEST(PluginTest, OtherFilesAreRefusedWithTheReason) {
@@ -113,20 +108,29 @@ TEST(PluginTest, OtherFilesAreRefusedWithTheReason) {
   ::chmod(directory.path().c_str(), 0755);
   EXPECT_EQ(CheckPlugin(directory.path(), EM_X86_64, {}, kSomeUser).detail,
             "it is no regular file");
-  EXPECT_THAT(CheckPlugin("/proc/self/exe", ReadElfFile("/proc/self/exe").machine, {}, {}).detail,
-              testing::AnyOf(HasSubstr("ncclProfiler_vN"), HasSubstr("no regular file")));
+  EXPECT_THAT(CheckPlugin(OurLibc(), ReadLibrary("/proc/self/exe").machine, {}, {}).detail,
+              HasSubstr("ncclProfiler_vN"));
 }
 
 // Every beginning of a real file, which is what a torn copy is.
-TEST(ElfFileTest, ATornFileIsReadWithoutAFault) {
+TEST(LibraryFileTest, ATornFileIsReadToItsEnd) {
   std::ifstream file(kPlugin, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   const collector::ScratchDirectory directory;
   const std::string torn = directory.path() + "/torn.so";
   for (size_t size = 0; size < bytes.size(); size += 1 + bytes.size() / 50) {
     std::ofstream(torn, std::ios::binary) << bytes.substr(0, size);
-    const ElfFile elf = ReadElfFile(torn);
-    EXPECT_EQ(elf.fault.empty(), size >= sizeof(Elf64_Ehdr)) << size;
+    EXPECT_EQ(ReadLibrary(torn).fault.empty(), size >= sizeof(Elf64_Ehdr)) << size;
+  }
+}
+
+TEST(LibraryFileTest, TextsAreFoundAcrossThePiecesThatAreRead) {
+  const collector::ScratchDirectory directory;
+  const std::string file = directory.path() + "/libnccl.so";
+  constexpr int kPieceBytes = 1 << 20;
+  for (int before = kPieceBytes - 30; before < kPieceBytes + 5; ++before) {
+    std::ofstream(file) << std::string(static_cast<size_t>(before), ' ') << "NCCL version 2.30.7\n";
+    EXPECT_EQ(NcclVersionOfLibrary(file), 23007) << before;
   }
 }
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/cli/doctor/doctor.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 #include <fstream>
 
 #include "collector/testing/scratch_directory.h"
+#include "exporter/cli/doctor/checks.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -26,9 +25,7 @@ TEST(ExamineTest, GoesThroughAProcessInOrder) {
   std::filesystem::copy_file(kPlugin, folder + "/root/opt/plugin.so");
   std::filesystem::copy_file("/proc/self/exe", folder + "/exe");
   std::ofstream(folder + "/environ")
-      << "NCCL_PROFILER_PLUGIN=/opt/plugin.so" << '\0' << "NCCL_DEBUG=INFO" << '\0'
-      << "NCCL_DEBUG_FILE=/opt/log.%p" << '\0';
-  std::ofstream(folder + "/root/opt/log.33") << "n:33:33 [0] NCCL INFO nccl-exporter 0.1.0: yes\n";
+      << "NCCL_PROFILER_PLUGIN=/opt/plugin.so" << '\0' << "NCCL_DEBUG=INFO" << '\0';
   std::ofstream(folder + "/maps") << "7f00-7f01 r-xp 0 00:00 1  /bin/python3\n";
   std::ofstream(folder + "/status") << "NSpid:\t33\n";
   const std::vector<Check> checks = Examine(
@@ -37,9 +34,7 @@ TEST(ExamineTest, GoesThroughAProcessInOrder) {
   for (const Check& check : checks) names.push_back(check.what);
   EXPECT_THAT(names, testing::ElementsAre("directory " + proc.path(),
                                           "plugin " + folder + "/root/opt/plugin.so", "NCCL",
-                                          "NCCL_PROFILER_PLUGIN", "last line of the plugin",
-                                          "segment of process 33"));
-  EXPECT_EQ(checks[4].detail, "NCCL INFO nccl-exporter 0.1.0: yes, in /opt/log.33");
+                                          "NCCL_PROFILER_PLUGIN", "segment of process 33"));
   EXPECT_EQ(checks[1].verdict, Verdict::kOk) << CheckLine(checks[1]);
   EXPECT_EQ(checks.back().verdict, Verdict::kFail);
 }
@@ -120,23 +115,6 @@ TEST(ExamineTest, WithoutAPidNamesTheProcessesThatHaveNcclAndAGpuButNoSegment) {
   add("34", "/dev/nvidiactl");
   add("34", "/opt/libtorch_cuda.so");
   EXPECT_THAT(line_of(), HasSubstr("1 of 2 have no segment; change: nothing before"));
-}
-
-TEST(ExamineTest, WithoutALogFileTheStandardOutputIsTheLog) {
-  const collector::ScratchDirectory proc;
-  const std::string folder = proc.path() + "/33", log = proc.File("slurm-7.out");
-  std::filesystem::create_directories(folder + "/fd");
-  std::filesystem::create_symlink(log, folder + "/fd/1");
-  std::ofstream(log) << "n:33:33 [0] NCCL INFO nccl-exporter 0.1.0: yes\n";
-  std::ofstream(folder + "/environ") << "NCCL_DEBUG=INFO" << '\0';
-  std::ofstream(folder + "/maps") << "7f00-7f01 r-xp 0 00:00 1  /bin/python3\n";
-  std::ofstream(folder + "/status") << "NSpid:\t33\n";
-  const std::vector<Check> checks =
-      Examine({.segment_dirs = {}, .listen_addresses = {}, .pid = 33, .proc = proc.path()}, {});
-  const auto line = std::ranges::find(checks, "last line of the plugin", &Check::what);
-  ASSERT_NE(line, checks.end());
-  EXPECT_EQ(line->detail,
-            "NCCL INFO nccl-exporter 0.1.0: yes, in its standard output (" + log + ")");
 }
 
 TEST(ExamineTest, AProcessThatIsNotThereIsOneLine) {

@@ -75,6 +75,7 @@ TEST(EnvironmentTest, ValuesAreThoseThatThePluginUnderstands) {
                                                         {"NCCL_EXPORTER_ENABLE", "1"},
                                                         {"NCCL_EXPORTER_ENABLE", ""},
                                                         {"NCCL_EXPORTER_DIR", "/anything"},
+                                                        {"NCCL_EXPORTER_JOB", "llama"},
                                                         {"NCCL_EXPORTER_KERNEL_TIMING", "on"}})
     EXPECT_THAT(line_of(name, value), testing::StartsWith("ok ")) << name;
 }

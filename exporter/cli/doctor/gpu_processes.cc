@@ -7,14 +7,20 @@
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
+#include <thread>
+#include <utility>
 
 #include "exporter/cli/doctor/checks.h"
 
 namespace nccl_exporter::exporter {
 namespace {
 
+// At one look: a node has fewer processes, unless a user starts them without end.
+constexpr size_t kMostProcesses = 32768;
+// For one process: 65,530 mappings (vm.max_map_count) of 100 bytes. The rest is not looked at.
+constexpr size_t kMostMapsBytes = 8 << 20;
 // include/linux/proc_ns.h: PROC_PID_INIT_INO.
-constexpr std::string_view kFirstPidNamespace = "pid:[4026531836]";
+constexpr const char* kFirstPidNamespace = "pid:[4026531836]";
 
 // False if the process may not be looked at; one that has ended may.
 bool ReadMaps(const std::string& path, std::string& maps) {
@@ -30,23 +36,22 @@ bool ReadMaps(const std::string& path, std::string& maps) {
   return !is_refused;
 }
 
-bool IsInFirstPidNamespace(const std::string& proc) {
-  std::error_code error;
-  return std::filesystem::read_symlink(proc + "/self/ns/pid", error) == kFirstPidNamespace;
-}
-
 }  // namespace
 
+bool IsPid(const std::string& name) {
+  return name.find_first_not_of("0123456789") == std::string::npos;
+}
+
 GpuProcesses GpuProcessesIn(const std::string& proc) {
-  GpuProcesses found{.processes = 0,
-                     .without_segment = {},
-                     .sees_all = IsInFirstPidNamespace(proc)};
+  GpuProcesses found;
   std::error_code error;
+  found.sees_all =
+      std::filesystem::read_symlink(proc + "/self/ns/pid", error) == kFirstPidNamespace;
   std::string maps;
   size_t looked_at = 0;
   for (const auto& entry : std::filesystem::directory_iterator(proc, error)) {
     const std::string pid = entry.path().filename();
-    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (!IsPid(pid)) continue;
     if (++looked_at > kMostProcesses) {
       found.sees_all = false;
       break;
@@ -60,9 +65,23 @@ GpuProcesses GpuProcessesIn(const std::string& proc) {
   return found;
 }
 
-std::optional<uint64_t> UnmeasuredProcesses(const GpuProcesses& found) {
-  if (!found.sees_all) return std::nullopt;
-  return found.without_segment.size();
+UnmeasuredWatch::UnmeasuredWatch(std::string proc, std::chrono::nanoseconds interval,
+                                 OnCount on_count) {
+  std::thread([state = state_, proc = std::move(proc), interval, on_count = std::move(on_count)] {
+    while (true) {
+      const std::optional<uint64_t> count = GpuProcessesIn(proc).Unmeasured();
+      std::unique_lock lock(state->mutex);
+      if (state->is_stopping) return;
+      on_count(count);
+      if (state->stop.wait_for(lock, interval, [&] { return state->is_stopping; })) return;
+    }
+  }).detach();
+}
+
+UnmeasuredWatch::~UnmeasuredWatch() {
+  const std::lock_guard lock(state_->mutex);
+  state_->is_stopping = true;
+  state_->stop.notify_all();
 }
 
 }  // namespace nccl_exporter::exporter

@@ -10,7 +10,6 @@
 #include <future>
 
 #include "collector/testing/scratch_directory.h"
-#include "exporter/cli/doctor/unmeasured_watch.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -43,25 +42,25 @@ class GpuProcessesTest : public testing::Test {
 TEST_F(GpuProcessesTest, CountsThoseThatHaveNcclAndAGpuButNoSegment) {
   EXPECT_EQ(Find().processes, 2u);
   EXPECT_THAT(Find().without_segment, testing::ElementsAre("33"));
-  EXPECT_EQ(UnmeasuredProcesses(Find()), 1u);
+  EXPECT_EQ(Find().Unmeasured(), 1u);
 }
 
 // 0 would say that all are measured.
 TEST_F(GpuProcessesTest, InAPidNamespaceOfItsOwnNothingIsKnown) {
   std::filesystem::remove(Path("self/ns/pid"));
   std::filesystem::create_symlink("pid:[4026532847]", Path("self/ns/pid"));
-  EXPECT_EQ(UnmeasuredProcesses(Find()), std::nullopt);
+  EXPECT_EQ(Find().Unmeasured(), std::nullopt);
 }
 
 TEST_F(GpuProcessesTest, WhereAProcessCannotBeLookedAtNothingIsKnown) {
   std::filesystem::create_directories(Path("36/maps"));  // cannot be read, also by root
-  EXPECT_EQ(UnmeasuredProcesses(Find()), std::nullopt);
+  EXPECT_EQ(Find().Unmeasured(), std::nullopt);
   EXPECT_THAT(Find().without_segment, testing::ElementsAre("33")) << "what is seen is shown";
 }
 
 TEST_F(GpuProcessesTest, AProcessThatHasJustEndedHidesNothing) {
   std::filesystem::create_directories(Path("37"));
-  EXPECT_EQ(UnmeasuredProcesses(Find()), 1u);
+  EXPECT_EQ(Find().Unmeasured(), 1u);
 }
 
 TEST_F(GpuProcessesTest, TheWatchCountsAndCallsNobodyAfterItsEnd) {

@@ -6,11 +6,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
 #include <cstring>
-#include <string_view>
 #include <vector>
 
 namespace nccl_exporter::exporter {
@@ -19,30 +19,6 @@ namespace {
 constexpr int kMostLinks = 40;      // as the kernel's
 constexpr size_t kMostDepth = 256;  // descriptors that are open at a time
 
-// Components of a path that are still to go, the next one last.
-class Rest {
- public:
-  void Prepend(std::string_view path) {
-    std::vector<std::string> parts;
-    while (!path.empty()) {
-      const size_t slash = path.find('/');
-      const std::string_view part = path.substr(0, slash);
-      if (!part.empty() && part != ".") parts.emplace_back(part);
-      path.remove_prefix(slash == std::string_view::npos ? path.size() : slash + 1);
-    }
-    parts_.insert(parts_.end(), parts.rbegin(), parts.rend());
-  }
-  bool is_empty() const { return parts_.empty(); }
-  std::string Next() {
-    std::string part = std::move(parts_.back());
-    parts_.pop_back();
-    return part;
-  }
-
- private:
-  std::vector<std::string> parts_;
-};
-
 OpenedFile None(int reason) {
   errno = reason;
   return {};
@@ -50,14 +26,14 @@ OpenedFile None(int reason) {
 
 // `way` has the root and the directories down from it: .. never leaves the root, whatever is moved
 // meanwhile.
-OpenedFile FindBelow(OpenedFile root, std::string_view path) {
-  std::vector<OpenedFile> way;
-  way.push_back(std::move(root));
-  Rest rest;
-  rest.Prepend(path);
+OpenedFile FindBelow(OpenedFile root, std::string rest) {
+  std::vector<OpenedFile> way{std::move(root)};
   int links = 0;
-  while (!rest.is_empty()) {
-    const std::string part = rest.Next();
+  for (size_t at = 0; at < rest.size();) {
+    const size_t slash = std::min(rest.find('/', at), rest.size());
+    const std::string part = rest.substr(at, slash - at);
+    at = slash + 1;
+    if (part.empty() || part == ".") continue;
     if (part == "..") {
       if (way.size() > 1) way.pop_back();
       continue;
@@ -74,24 +50,24 @@ OpenedFile FindBelow(OpenedFile root, std::string_view path) {
     if (length <= 0) return None(ENOENT);
     if (++links > kMostLinks) return None(ELOOP);
     if (target[0] == '/') way.resize(1);
-    rest.Prepend({target.data(), static_cast<size_t>(length)});
+    rest.replace(0, std::min(at, rest.size()),
+                 std::string(target.data(), static_cast<size_t>(length)) + '/');
+    at = 0;
   }
-  return std::move(way.back());
+  return way.back();
 }
 
 }  // namespace
 
-OpenedFile::OpenedFile(int number) : number_(number) {
-  if (number_ < 0 || ::fstat(number_, &status_) == 0) return;
-  const int reason = errno;
-  ::close(std::exchange(number_, -1));
-  errno = reason;
-}
-
-OpenedFile::~OpenedFile() {
-  const int reason = errno;
-  if (number_ >= 0) ::close(number_);
-  errno = reason;
+OpenedFile::OpenedFile(int number) {
+  if (number < 0) return;
+  number_ = {new int(number), [](const int* owned) {
+               const int reason = errno;
+               ::close(*owned);
+               delete owned;
+               errno = reason;
+             }};
+  if (::fstat(number, &status_) != 0) number_.reset();
 }
 
 OpenedFile Find(const SeenPath& path) {
@@ -110,7 +86,7 @@ OpenedFile OpenRegular(const SeenPath& path, std::string& fault) {
     fault = "it is no regular file";
     return {};
   }
-  // The same inode, whatever the path leads to by now.
+  // This inode, whatever the path leads to by now.
   const std::string same = "/proc/self/fd/" + std::to_string(found.number());
   OpenedFile file(::open(same.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (!file.is_open()) fault = std::strerror(errno);

@@ -3,11 +3,12 @@
 //
 // The process chooses the path, and may have put anything there: a link to a file of the node, a
 // device, a FIFO. So links are followed inside the root of the process. Nothing but a regular file
-// is opened: opening alone arms a watchdog, rewinds a tape, or waits for ever.
+// is opened: opening alone arms a watchdog, rewinds a tape, or waits forever.
 #pragma once
 
 #include <sys/stat.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -21,39 +22,31 @@ struct SeenPath {
 
   std::string Text() const { return root + path; }
 
-  std::string root;  // the directory that is / for the process, as /proc/PID/root; empty: our own
+  std::string root;  // the directory that is / for the process, /proc/PID/root; empty: our own
   std::string path;
 };
 
-// A descriptor that is closed with its owner, and the status of its file.
+// A descriptor that is closed with its last copy, and the status of its file.
 class OpenedFile {
  public:
   OpenedFile() = default;
   // Takes over the descriptor; a negative one is none.
   explicit OpenedFile(int number);
-  OpenedFile(OpenedFile&& other) noexcept
-      : number_(std::exchange(other.number_, -1)), status_(other.status_) {}
-  OpenedFile& operator=(OpenedFile&& other) noexcept {
-    std::swap(number_, other.number_);
-    std::swap(status_, other.status_);
-    return *this;
-  }
-  ~OpenedFile();
 
-  bool is_open() const { return number_ >= 0; }
-  int number() const { return number_; }
+  bool is_open() const { return number_ != nullptr; }
+  int number() const { return *number_; }
   const struct stat& status() const { return status_; }
 
  private:
-  int number_ = -1;
+  std::shared_ptr<const int> number_;
   struct stat status_ {};
 };
 
-// What the path leads to, by a descriptor that reads and waits for nothing (O_PATH). Without one,
-// errno says why.
+// The file to which the path leads, by a descriptor that reads and waits for nothing (O_PATH).
+// Without one, errno says why.
 OpenedFile Find(const SeenPath& path);
 
-// The same for reading, if it is a regular file; else `fault` says why not.
+// That file for reading, if it is a regular file; else `fault` says why not.
 OpenedFile OpenRegular(const SeenPath& path, std::string& fault);
 
 }  // namespace nccl_exporter::exporter
