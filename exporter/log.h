@@ -7,8 +7,8 @@
 
 #include <memory>
 
+#include "exporter/cli/options.h"
 #include "exporter/log_queue.h"
-#include "exporter/options.h"
 
 namespace nccl_exporter::exporter {
 

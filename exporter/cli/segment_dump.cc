@@ -140,8 +140,7 @@ void DumpIdentity(const collector::CommunicatorSnapshot& communicator, std::stri
                                     : "unknown";
   Line(out, "  collectives started {}, completed {}", communicator.started_sequence, completed);
   if (communicator.unseen_operations != 0) {
-    Line(out, "  of unknown state, running or complete: {}",
-         communicator.unseen_operations);
+    Line(out, "  of unknown state, running or complete: {}", communicator.unseen_operations);
   }
 }
 

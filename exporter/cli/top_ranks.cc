@@ -105,14 +105,14 @@ void Mark(const Judgement& judgement, TopRank& line) {
 TopRank RankOf(const CommunicatorOnNode& of, const RankOnNode& rank, std::string name,
                const collector::NodeSnapshot& node, const NodeHistory& history) {
   const collector::CommunicatorSnapshot& here = *rank.communicator;
-  TopRank line{.of = &of,
-               .rank = &rank,
-               .communicator = std::move(name),
-               .arrivals = history.RecentArrivals(of.key, here.rank,
-                                                  Seconds(Thresholds().arrivals_window())),
-               .network = history.RecentNetwork(of.key, here.rank,
-                                                Seconds(Thresholds().arrivals_window())),
-               .behind = of.max_started - here.started_sequence};
+  TopRank line{
+      .of = &of,
+      .rank = &rank,
+      .communicator = std::move(name),
+      .arrivals =
+          history.RecentArrivals(of.key, here.rank, Seconds(Thresholds().arrivals_window())),
+      .network = history.RecentNetwork(of.key, here.rank, Seconds(Thresholds().arrivals_window())),
+      .behind = of.max_started - here.started_sequence};
   if (here.completion_is_known && !here.in_flight.empty()) {
     const int64_t age_ns = node.taken_realtime_ns - here.in_flight.front().start_realtime_ns;
     line.age_seconds = static_cast<double>(std::max<int64_t>(age_ns, 0)) / 1e9;

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "exporter/cli/job/job_report.h"
-#include "exporter/options.h"
+#include "exporter/cli/options.h"
 #include "plugin/options.h"
 
 namespace nccl_exporter {

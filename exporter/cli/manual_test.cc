@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The manual page and the completion name every command and flag.
-#include "exporter/manual.h"
+#include "exporter/cli/manual.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,8 +14,7 @@ namespace nccl_exporter::exporter {
 namespace {
 
 TEST(ManualPageTest, HasAllCommandsAndFlags) {
-  Options options;
-  const CommandLine line(options, "");
+  const CommandLine line;
   const std::string page = ManualPage(line);
   EXPECT_THAT(page, testing::StartsWith(".TH NCCL\\-EXPORTER 1 "));
   for (const char* const command : {"top", "inflight", "doctor", "dump", "trace", "trace merge"})
@@ -31,10 +30,7 @@ TEST(ManualPageTest, HasAllCommandsAndFlags) {
 
 class BashCompletionTest : public testing::Test {
  protected:
-  BashCompletionTest() {
-    Options options;
-    std::ofstream(path_) << BashCompletion(CommandLine(options, ""));
-  }
+  BashCompletionTest() { std::ofstream(path_) << BashCompletion(CommandLine()); }
 
   // The words that bash offers to complete the last of these words.
   std::string Offered(const std::string& words) {

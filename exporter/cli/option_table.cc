@@ -2,6 +2,7 @@
 // kOptions, one row per flag, and the functions that store values.
 #include <arpa/inet.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -11,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/options.h"
+#include "exporter/cli/options.h"
 #include "exporter/text/duration_text.h"
 #include "exporter/web/web_paths.h"
 
@@ -77,12 +78,6 @@ constexpr std::array<std::pair<std::string_view, LogFormat>, 2> kLogFormats{
 
 // More would let the steps of the history be shorter than a snapshot takes.
 constexpr std::pair<double, double> kTimeScales{1, 1000};
-
-constexpr std::array kReadersOfSegments{Command::kInFlight, Command::kTop, Command::kDoctor,
-                                        Command::kTrace};
-constexpr std::array kTopOnly{Command::kTop};
-constexpr std::array kJudges{Command::kInFlight, Command::kTop};
-constexpr std::array kDoctorOnly{Command::kDoctor};
 
 // The targets of rows.
 
@@ -156,13 +151,21 @@ bool ChangeMetrics(const std::string& value, Options& options, std::string& comp
   return complaint.empty();
 }
 
+std::vector<std::string> DefaultsOf(const OptionRow& row) {
+  if (row.takes != FlagTakes::kValues) return {std::string(row.default_value)};
+  std::vector<std::string> parts;
+  for (const std::string& part : CLI::detail::split(std::string(row.default_value), ','))
+    parts.push_back(CLI::detail::trim_copy(part));
+  return parts;
+}
+
 }  // namespace
 
 constexpr std::array<OptionRow, 21> kOptions{{
     {"--web.listen-address", ":9828",
      "Address to listen at, host:port, [IPv6]:port, or :port for all addresses. May be given "
      "several times.",
-     FlagTakes::kValues, StoreAddress<&Options::listen_addresses>, kDoctorOnly},
+     FlagTakes::kValues, StoreAddress<&Options::listen_addresses>},
     {"--web.health-address", "",
      "Further address that answers /-/healthy and /-/ready only, without TLS and without a "
      "password, for probes. May be given several times.",
@@ -188,7 +191,7 @@ constexpr std::array<OptionRow, 21> kOptions{{
      "Directory of the plugin's segments. May be given several times; need not exist yet. A path "
      "that ends with -* means one private directory per user, with the user's number in place of "
      "*.",
-     FlagTakes::kValues, StoreChecked<&Options::segment_dirs, IsNotEmpty>, kReadersOfSegments},
+     FlagTakes::kValues, StoreChecked<&Options::segment_dirs, IsNotEmpty>},
     {"--segment.retention", "5m",
      "How long the metrics of an ended process or communicator are still served: seconds, or a "
      "duration like 1h30m.",
@@ -196,11 +199,11 @@ constexpr std::array<OptionRow, 21> kOptions{{
     {"--findings.config", "",
      "File of thresholds of the findings, as generate-rules writes it beside the rules. Without "
      "it, the shipped ones.",
-     FlagTakes::kValue, StoreChecked<&Options::findings_config, IsAnyText>, kJudges},
+     FlagTakes::kValue, StoreChecked<&Options::findings_config, IsAnyText>},
     {"--findings.time-scale", "1",
      "Divides all durations of the findings, the history's steps as well, by a number of 1 to "
      "1000. For tests with rules of generate-rules --time-scale.",
-     FlagTakes::kValue, StoreNumber<&Options::findings_time_scale, kTimeScales>, kTopOnly, true},
+     FlagTakes::kValue, StoreNumber<&Options::findings_time_scale, kTimeScales>, true},
     {"--findings.socket", "/run/nccl-exporter-daemon/findings.sock",
      "Unix socket at which top and inflight of this node get the findings, without TLS and without "
      "a password. Served if its directory is there. Empty: none.",
@@ -236,5 +239,28 @@ constexpr std::array<OptionRow, 21> kOptions{{
     {"--log.format", "logfmt", "Format of the log, on standard error: logfmt or json.",
      FlagTakes::kValue, StoreNamed<&Options::log_format, kLogFormats>},
 }};
+
+void AddFlag(const OptionRow& row, CLI::App& app, std::vector<std::string>& values) {
+  const std::string name(row.name), help(row.help);
+  if (row.takes == FlagTakes::kNothing) {
+    app.add_flag_callback(
+        name, [&values] { values = {"on"}; }, help);
+    return;
+  }
+  CLI::Option* const flag = app.add_option(name, values, help);
+  flag->default_str(std::string(row.default_value))->allow_extra_args(false);
+  if (row.takes == FlagTakes::kValue) flag->expected(1);
+  if (row.is_for_tests) flag->group("");
+}
+
+std::string StoreFlag(const OptionRow& row, std::vector<std::string> values, Options& options) {
+  if (values.empty() && !row.default_value.empty()) values = DefaultsOf(row);
+  for (const std::string& value : values) {
+    std::string complaint(row.help);
+    if (row.store(value, options, complaint)) continue;
+    return "invalid value '" + value + "' of " + std::string(row.name) + ": " + complaint;
+  }
+  return "";
+}
 
 }  // namespace nccl_exporter::exporter

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Command lines, good and bad.
-#include "exporter/options.h"
+#include "exporter/cli/command_line.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "exporter/cli/job/job_command.h"
 #include "exporter/text/duration_text.h"
+#include "exporter/trace/trace_command.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -18,27 +20,45 @@ using std::chrono_literals::operator""min;
 using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 
-Options Parse(std::vector<const char*> arguments, std::string& error) {
+using Arguments = std::vector<const char*>;
+
+// The fault of a command line.
+std::string Parse(Arguments arguments, CommandLine& line) {
   arguments.insert(arguments.begin(), "nccl-exporter");
-  return ParseOptions(static_cast<int>(arguments.size()), arguments.data(), error);
+  return line.Parse(static_cast<int>(arguments.size()), arguments.data());
 }
 
-Options Parsed(std::vector<const char*> arguments) {
-  std::string error;
-  Options options = Parse(std::move(arguments), error);
-  EXPECT_EQ(error, "");
-  return options;
+std::string ErrorOf(const Arguments& arguments) {
+  CommandLine line;
+  return Parse(arguments, line);
 }
 
-std::string ErrorOf(std::vector<const char*> arguments) {
-  std::string error;
-  Parse(std::move(arguments), error);
-  return error;
+Options Parsed(const Arguments& arguments) {
+  CommandLine line;
+  EXPECT_EQ(Parse(arguments, line), "");
+  return line.options();
+}
+
+std::string TextOf(const Arguments& arguments) {
+  CommandLine line;
+  EXPECT_EQ(Parse(arguments, line), "");
+  EXPECT_FALSE(line.is_daemon());
+  return line.text();
+}
+
+// The flags of one command, without its name.
+template <typename Request>
+Request RequestOf(void (*add_flags)(CLI::App&, Request&), Arguments arguments) {
+  CLI::App app;
+  Request request;
+  add_flags(app, request);
+  arguments.insert(arguments.begin(), "nccl-exporter");
+  app.parse(LastFirst(static_cast<int>(arguments.size()), arguments.data()));
+  return request;
 }
 
 TEST(OptionsTest, DefaultsAreThoseOfTheTable) {
   const Options options = Parsed({});
-  EXPECT_EQ(options.command, Command::kServe);
   EXPECT_THAT(options.listen_addresses, testing::ElementsAre(":9828"));
   EXPECT_EQ(options.telemetry_path, "/metrics");
   EXPECT_THAT(options.segment_dirs,
@@ -63,40 +83,36 @@ TEST(OptionsTest, AValueMayBeEmptyInBothSpellings) {
   for (const OptionRow& row : kOptions) {
     if (row.takes == FlagTakes::kNothing) continue;
     const std::string name(row.name), joined = name + "=";
-    std::string error, error_joined;
-    Parse({name.c_str(), "", "--web.systemd-socket"}, error);
-    const Options options = Parse({joined.c_str(), "--web.systemd-socket"}, error_joined);
-    EXPECT_EQ(error_joined, error) << name;
-    EXPECT_TRUE(options.uses_systemd_socket || !error.empty()) << name;
+    CommandLine line;
+    const std::string error = ErrorOf({name.c_str(), "", "--web.systemd-socket"});
+    EXPECT_EQ(Parse({joined.c_str(), "--web.systemd-socket"}, line), error) << name;
+    EXPECT_TRUE(line.options().uses_systemd_socket || !error.empty()) << name;
     EXPECT_EQ(ErrorOf({joined.c_str()}), error) << name;
   }
   const Options without = Parsed({"--findings.socket=", "--segment.retention=3s"});
   EXPECT_EQ(without.findings_socket, "");
   EXPECT_EQ(without.retention, 3s);
   EXPECT_EQ(Parsed({"--findings.config=", "--web.config.file="}).web_config_file, "");
-  EXPECT_THAT(Parsed({"job", "--job=", "--uid=7"}).job.wanted,
+  EXPECT_THAT(RequestOf(AddJobFlags, {"--job=", "--uid=7"}).wanted,
               testing::ElementsAre(testing::Pair("nccl_job", ""), testing::Pair("uid", "7")));
-  EXPECT_THAT(Parsed({"trace", "--job=cluster=", "--last=3s"}).trace.wanted,
+  EXPECT_THAT(RequestOf(AddTraceFlags, {"--job=cluster=", "--last=3s"}).wanted,
               testing::ElementsAre("cluster="))
       << "the value has a sign of its own";
 }
 
 TEST(OptionsTest, TracesHaveALengthAndParts) {
-  const Options last = Parsed({"trace", "--last", "1m30s", "--job=4711", "--job", "ns"});
-  EXPECT_EQ(last.command, Command::kTrace);
-  EXPECT_EQ(last.trace.last, 90s);
-  EXPECT_EQ(last.trace.length, std::nullopt);
-  EXPECT_THAT(last.trace.wanted, testing::ElementsAre("4711", "ns"));
-  const Options recorded =
-      Parsed({"--segment.dir=/x", "trace", "--seconds", "10", "-o", "a.json.gz"});
-  EXPECT_EQ(recorded.trace.length, 10s);
-  EXPECT_EQ(recorded.trace.output, "a.json.gz");
-  EXPECT_THAT(recorded.segment_dirs, testing::ElementsAre("/x"));
-  const Options merge = Parsed({"trace", "merge", "a", "b", "-o", "c"});
-  EXPECT_EQ(merge.command, Command::kTraceMerge);
-  EXPECT_THAT(merge.trace.files, testing::ElementsAre("a", "b"));
-  EXPECT_EQ(merge.trace.output, "c");
-  EXPECT_EQ(Parsed({"trace", "summary", "a"}).command, Command::kTraceSummary);
+  const TraceRequest last =
+      RequestOf(AddTraceFlags, {"--last", "1m30s", "--job=4711", "--job", "ns"});
+  EXPECT_EQ(last.last, 90s);
+  EXPECT_EQ(last.length, std::nullopt);
+  EXPECT_THAT(last.wanted, testing::ElementsAre("4711", "ns"));
+  const TraceRequest recorded = RequestOf(AddTraceFlags, {"--seconds", "10", "-o", "a.json.gz"});
+  EXPECT_EQ(recorded.length, 10s);
+  EXPECT_EQ(recorded.output, "a.json.gz");
+  EXPECT_THAT(Parsed({"--segment.dir=/x", "trace", "--seconds", "10"}).segment_dirs,
+              testing::ElementsAre("/x"));
+  EXPECT_EQ(ErrorOf({"trace", "merge", "a", "b", "-o", "c"}), "");
+  EXPECT_EQ(ErrorOf({"trace", "summary", "a"}), "");
   for (const char* const wrong : {"--output=a.pftrace", "--output=a.pftrace.gz"}) {
     for (const std::vector<const char*>& arguments :
          std::vector<std::vector<const char*>>{{"trace", wrong}, {"trace", "merge", "b", wrong}})
@@ -105,14 +121,15 @@ TEST(OptionsTest, TracesHaveALengthAndParts) {
   EXPECT_THAT(ErrorOf({"trace", "--last=1s", "--seconds=1"}), testing::HasSubstr("excludes"));
   for (const char* const wrong : {"--last=0", "--seconds=2h", "--seconds=x"})
     EXPECT_THAT(ErrorOf({"trace", wrong}), testing::HasSubstr("an hour at most"));
-  EXPECT_EQ(Parsed({"trace", "--level", "steps", "--seconds", "5"}).trace.level,
+  EXPECT_EQ(RequestOf(AddTraceFlags, {"--level", "steps", "--seconds", "5"}).level,
             TraceLevel::kSteps);
   EXPECT_EQ(ErrorOf({"trace", "--level", "foo", "--seconds", "5"}),
             "invalid value 'foo' of --level: it is ops, channels or steps");
   EXPECT_THAT(ErrorOf({"trace", "--level", "steps"}), testing::HasSubstr("need --seconds"));
-  EXPECT_EQ(Parsed({"trace", "--level", "steps", "--seconds", "5", "--comm", "fedcba9876543210"})
-                .trace.communicator,
-            0xfedcba9876543210);
+  EXPECT_EQ(
+      RequestOf(AddTraceFlags, {"--level", "steps", "--seconds", "5", "--comm", "fedcba9876543210"})
+          .communicator,
+      0xfedcba9876543210);
   for (const std::string wrong : {"dp", "12g", "10000000000000000", "-1"}) {
     const std::string flag = "--comm=" + wrong;
     EXPECT_EQ(ErrorOf({"trace", "--level", "steps", "--seconds", "5", flag.c_str()}),
@@ -229,37 +246,41 @@ TEST(OptionsTest, BadCommandLinesAreNamedInOneLine) {
   }
 }
 
-TEST(OptionsTest, DumpNamesItsSegment) {
-  const Options options = Parsed({"dump", "/dev/shm/x.seg"});
-  EXPECT_EQ(options.command, Command::kDump);
-  EXPECT_EQ(options.dump_segment, "/dev/shm/x.seg");
-}
-
-TEST(OptionsTest, TopIsLiveAndByRankUnlessToldOtherwise) {
-  EXPECT_EQ(Parsed({"top"}).command, Command::kTop);
-  EXPECT_FALSE(Parsed({"top"}).is_once);
-  EXPECT_EQ(Parsed({"top"}).sort, "rank");
-  EXPECT_TRUE(Parsed({"top", "--once", "--sort=late"}).is_once);
-  EXPECT_EQ(Parsed({"top", "--once", "--sort=late"}).sort, "late");
+TEST(OptionsTest, WithoutACommandTheDaemonIsToRun) {
+  for (const Arguments& arguments : std::vector<Arguments>{{"dump", "/dev/shm/x.seg"},
+                                                           {"top"},
+                                                           {"top", "--once", "--sort=late"},
+                                                           {"--segment.dir=/a", "inflight"},
+                                                           {"job"},
+                                                           {"doctor"},
+                                                           {"version"}}) {
+    CommandLine line;
+    EXPECT_EQ(Parse(arguments, line), "");
+    EXPECT_FALSE(line.is_daemon()) << arguments.front();
+  }
+  CommandLine line;
+  EXPECT_EQ(Parse({"--segment.dir=/a"}, line), "");
+  EXPECT_TRUE(line.is_daemon());
 }
 
 TEST(OptionsTest, HelpShowsEveryFlagWithItsDefaultButThoseForTests) {
-  const Options options = Parsed({"--help"});
-  EXPECT_EQ(options.command, Command::kPrint);
+  const std::string help = TextOf({"--help"});
   EXPECT_EQ(Parsed({"--findings.time-scale=15"}).findings_time_scale, 15);
   for (const OptionRow& row : kOptions) {
     if (row.is_for_tests) {
-      EXPECT_THAT(options.text, testing::Not(testing::HasSubstr(std::string(row.name))));
+      EXPECT_THAT(help, testing::Not(testing::HasSubstr(std::string(row.name))));
       continue;
     }
-    EXPECT_THAT(options.text, testing::HasSubstr(std::string(row.name)));
-    EXPECT_THAT(options.text, testing::HasSubstr(std::string(row.default_value)));
+    EXPECT_THAT(help, testing::HasSubstr(std::string(row.name)));
+    EXPECT_THAT(help, testing::HasSubstr(std::string(row.default_value)));
   }
 }
 
 TEST(OptionsTest, VersionGoesToStandardOutput) {
-  EXPECT_EQ(Parsed({"--version"}).command, Command::kPrint);
-  EXPECT_EQ(Parsed({"--version"}).text, "nccl-exporter 0.1.0\n");
+  EXPECT_EQ(TextOf({"--version"}), "nccl-exporter 0.1.0\n");
+  CommandLine line("abc");
+  EXPECT_EQ(Parse({"--version"}, line), "");
+  EXPECT_EQ(line.text(), "nccl-exporter 0.1.0 (abc)\n");
 }
 
 TEST(OptionsTest, FlagsStandBeforeOrAfterTheCommand) {
@@ -279,20 +300,17 @@ TEST(OptionsTest, FlagsStandBeforeOrAfterTheCommand) {
 TEST(OptionsTest, HelpOfACommandListsItsFlags) {
   for (const std::vector<const char*>& arguments :
        std::vector<std::vector<const char*>>{{"top", "--help"}, {"help", "top"}}) {
-    const Options options = Parsed(arguments);
-    EXPECT_EQ(options.command, Command::kPrint);
-    EXPECT_THAT(options.text, testing::HasSubstr("nccl-exporter top"));
-    EXPECT_THAT(options.text, testing::HasSubstr("--segment.dir"));
-    EXPECT_THAT(options.text, testing::HasSubstr("--sort"));
-    EXPECT_THAT(options.text, testing::Not(testing::HasSubstr("--log.level")));
+    const std::string help = TextOf(arguments);
+    EXPECT_THAT(help, testing::HasSubstr("nccl-exporter top"));
+    EXPECT_THAT(help, testing::HasSubstr("--segment.dir"));
+    EXPECT_THAT(help, testing::HasSubstr("--sort"));
+    EXPECT_THAT(help, testing::Not(testing::HasSubstr("--log.level")));
   }
-  EXPECT_EQ(Parsed({"help"}).text, Parsed({"--help"}).text);
+  EXPECT_EQ(TextOf({"help"}), TextOf({"--help"}));
   EXPECT_EQ(ErrorOf({"help", "tpo"}), "there is no command 'tpo'; did you mean 'top'?");
 }
 
-TEST(OptionsTest, VersionIsACommandToo) {
-  EXPECT_EQ(Parsed({"version"}).text, Parsed({"--version"}).text);
-}
+TEST(OptionsTest, VersionIsACommandToo) { EXPECT_EQ(TextOf({"version"}), TextOf({"--version"})); }
 
 TEST(OptionsTest, AnswersASlipWithWhatWasMeant) {
   EXPECT_EQ(ErrorOf({"tpo"}), "there is no command 'tpo'; did you mean 'top'?");
@@ -330,9 +348,10 @@ TEST(OptionsTest, AWrongAddressIsAnsweredWithTheReason) {
 }
 
 TEST(OptionsTest, JsonAndPidAreOfTheirCommands) {
-  EXPECT_TRUE(Parsed({"top", "--json"}).is_json);
-  EXPECT_TRUE(Parsed({"inflight", "--json"}).is_json);
-  EXPECT_EQ(Parsed({"doctor", "--pid", "12"}).doctor_pid, 12u);
+  for (const Arguments& arguments : std::vector<Arguments>{
+           {"top", "--json"}, {"inflight", "--json"}, {"job", "--json"}, {"doctor", "--pid", "12"}})
+    EXPECT_EQ(ErrorOf(arguments), "");
+  EXPECT_NE(ErrorOf({"doctor", "--json"}), "");
   EXPECT_NE(ErrorOf({"doctor", "--pid", "-1"}), "");
   EXPECT_NE(ErrorOf({"doctor", "--pid=me"}), "");
   EXPECT_THAT(ErrorOf({"doctor", "--pid", "0"}), testing::HasSubstr("range 1 to 4194304"));
@@ -340,9 +359,9 @@ TEST(OptionsTest, JsonAndPidAreOfTheirCommands) {
 
 TEST(OptionsTest, TheDaemonIsAnAddressOfThisNodeOrNone) {
   for (const char* const command : {"top", "inflight"}) {
-    EXPECT_EQ(Parsed({command}).daemon, "http://127.0.0.1:9828");
-    EXPECT_EQ(Parsed({command, "--daemon=none"}).daemon, "none");
-    EXPECT_EQ(Parsed({command, "--daemon", "http://[::1]:99"}).daemon, "http://[::1]:99");
+    EXPECT_THAT(TextOf({command, "--help"}), testing::HasSubstr("http://127.0.0.1:9828"));
+    EXPECT_EQ(ErrorOf({command, "--daemon=none"}), "");
+    EXPECT_EQ(ErrorOf({command, "--daemon", "http://[::1]:99"}), "");
     EXPECT_THAT(ErrorOf({command, "--daemon=https://127.0.0.1:9828"}),
                 testing::HasSubstr("write http://HOST:PORT"));
     EXPECT_THAT(ErrorOf({command, "--daemon=http://node-2:9828"}),
@@ -352,23 +371,23 @@ TEST(OptionsTest, TheDaemonIsAnAddressOfThisNodeOrNone) {
 }
 
 TEST(OptionsTest, AJobIsChosenByItsLabelsInAPrometheus) {
-  EXPECT_EQ(Parsed({"job"}).command, Command::kJob);
-  EXPECT_EQ(Parsed({"job"}).job.prometheus, "http://localhost:9090");
-  const Options options =
-      Parsed({"job", "--prometheus=https://mimir/prometheus", "--job=4711", "--namespace",
-              "research", "--cluster", "", "--uid=1000", "--http.config.file=a.yml", "--json"});
-  EXPECT_EQ(options.job.prometheus, "https://mimir/prometheus");
+  EXPECT_EQ(RequestOf(AddJobFlags, {}).prometheus, "http://localhost:9090");
+  const JobRequest request =
+      RequestOf(AddJobFlags,
+                {"--prometheus=https://mimir/prometheus", "--job=4711", "--namespace", "research",
+                 "--cluster", "", "--uid=1000", "--http.config.file=a.yml", "--json"});
+  EXPECT_EQ(request.prometheus, "https://mimir/prometheus");
   EXPECT_EQ(
-      options.job.wanted,
+      request.wanted,
       (SampleLabels{
           {"nccl_job", "4711"}, {"namespace", "research"}, {"cluster", ""}, {"uid", "1000"}}));
-  EXPECT_EQ(options.job.http_config_file, "a.yml");
-  EXPECT_TRUE(options.job.is_json);
+  EXPECT_EQ(request.http_config_file, "a.yml");
+  EXPECT_TRUE(request.is_json);
   EXPECT_THAT(
       ErrorOf({"job", "--prometheus=prometheus:9090"}),
       testing::HasSubstr("invalid value 'prometheus:9090': it does not begin with http://"));
   EXPECT_NE(ErrorOf({"job", "--job"}), "");
-  EXPECT_TRUE(Parsed({"job"}).job.wanted.empty());
+  EXPECT_TRUE(RequestOf(AddJobFlags, {}).wanted.empty());
   EXPECT_NE(ErrorOf({"job", "--uid=alice"}), "");
 }
 

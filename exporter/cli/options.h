@@ -1,52 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options, the values of a command line of nccl-exporter, and the table of its flags. For the first
-// thread, before others start.
+// Options, the values of the daemon's flags, and the table of these flags. For the first thread,
+// before others start.
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "exporter/cli/client/daemon_judgement.h"
-#include "exporter/cli/job/job_command.h"
 #include "exporter/series/metric_filter.h"
-#include "exporter/trace/trace_command.h"
+
+namespace CLI {
+class App;
+}
 
 namespace nccl_exporter::exporter {
-
-enum class Command : uint8_t {
-  kServe,
-  kDump,          // `dump SEGMENT`
-  kInFlight,      // `inflight`
-  kTop,           // `top`
-  kDoctor,        // `doctor`
-  kJob,           // `job`
-  kTrace,         // `trace`
-  kTraceMerge,    // `trace merge`
-  kTraceSummary,  // `trace summary`
-  kPrint          // --help, --version, help, version: write `text` to standard output
-};
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError };
 enum class LogFormat : uint8_t { kLogfmt, kJson };
 
 struct Options {
-  Command command = Command::kServe;
-  std::string text;           // of kPrint
-  std::string dump_segment;   // of kDump
-  bool is_once = false;       // of kTop
-  std::string sort = "rank";  // of kTop: one of kTopSorts
-  bool is_json = false;       // of kTop and kInFlight
-  JobRequest job;             // of kJob
-  TraceRequest trace;         // of kTrace, kTraceMerge and kTraceSummary
-  uint64_t doctor_pid = 0;    // of kDoctor; 0: no process is examined
-  // Address of the daemon, or kNoDaemon; for kTop and kInFlight.
-  std::string daemon{kDefaultDaemon};
-
   std::vector<std::string> listen_addresses;
   std::vector<std::string> health_addresses;  // of health and readiness only; empty: none
   std::vector<std::string> allowed_hosts;     // of requests; empty: any
@@ -64,11 +39,6 @@ struct Options {
   LogFormat log_format = LogFormat::kLogfmt;
 };
 
-// The values of a command line. If it is wrong, `error` is one line with the reason, and the result
-// has no meaning. `commit` is part of the version; empty where a build does not say it.
-Options ParseOptions(int argc, const char* const* argv, std::string& error,
-                     std::string_view commit = {});
-
 enum class FlagTakes : uint8_t {
   kValue,
   kValues,  // given several times; the default is a list with commas
@@ -84,11 +54,17 @@ struct OptionRow {
   // False if the flag cannot have `value`. Then `complaint`, which is the help, may be replaced by
   // the reason.
   bool (*store)(const std::string& value, Options& options, std::string& complaint);
-  // Commands that take it, besides the daemon.
-  std::span<const Command> commands = {};
   bool is_for_tests = false;  // no help, manual or document shows it
 };
 
 extern const std::array<OptionRow, 21> kOptions;
+
+// Adds a flag to the program or to a command. The values that are given there go to `values`, which
+// outlives the app.
+void AddFlag(const OptionRow& row, CLI::App& app, std::vector<std::string>& values);
+
+// Stores the values of a flag, or its default where there are none. Returns the fault of a value in
+// one line, or an empty text.
+std::string StoreFlag(const OptionRow& row, std::vector<std::string> values, Options& options);
 
 }  // namespace nccl_exporter::exporter

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/manual.h"
+#include "exporter/cli/manual.h"
 
 #include <string_view>
 #include <vector>

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "exporter/command_line.h"
+#include "exporter/cli/command_line.h"
 
 namespace nccl_exporter::exporter {
 

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/cli/command_line.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "exporter/cli/manual.h"
+#include "exporter/text/nearest_name.h"
+#include "exporter/text/version.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+// CLI11's messages, which may take several lines, as one.
+std::string OneLine(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+// "; did you mean 'top'?", or nothing.
+std::string DidYouMean(std::string_view text, const std::vector<std::string>& names) {
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  const std::string_view likely = LikelyName(text, views);
+  return likely.empty() ? "" : "; did you mean '" + std::string(likely) + "'?";
+}
+
+std::vector<std::string> FlagsOf(const CLI::App& app) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* const option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  return flags;
+}
+
+std::string NoCommand(const std::string& wanted, const std::vector<const CLI::App*>& commands) {
+  std::vector<std::string> names;
+  for (const CLI::App* const command : commands) names.push_back(CommandLine::NameOf(*command));
+  return "there is no command '" + wanted + "'" + DidYouMean(wanted, names);
+}
+
+}  // namespace
+
+std::vector<std::string> LastFirst(int argc, const char* const* argv) {
+  std::vector<std::string> arguments;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const bool has_empty_value =
+        argument.starts_with("--") && argument.find('=') == argument.size() - 1;
+    arguments.push_back(has_empty_value ? argument.substr(0, argument.size() - 1) : argument);
+    if (has_empty_value) arguments.emplace_back();
+  }
+  std::ranges::reverse(arguments);
+  return arguments;
+}
+
+CommandLine::CommandLine(std::string_view commit)
+    : version_text_("nccl-exporter " + std::string(kVersion) +
+                    (commit.empty() ? "" : " (" + std::string(commit) + ")")),
+      app_("Serves metrics of the NCCL communicators on this node to Prometheus.",
+           "nccl-exporter") {
+  places_.push_back({.app = &app_});
+  for (size_t i = 0; i < kOptions.size(); ++i) AddFlag(kOptions[i], app_, places_[0].values[i]);
+  app_.set_version_flag("--version", version_text_, "Print the version and exit.");
+  app_.set_help_flag("-h,--help", "Print this help and exit.");
+  app_.require_subcommand(0, 1);
+  for (const Command& command :
+       {TopCommand(), InFlightCommand(), DoctorCommand(), JobCommand(), TraceCommand(),
+        TraceMergeCommand(), TraceSummaryCommand(), DumpCommand()})
+    Add(command);
+  Add({.name = "help", .help = "Print the help of a command.", .add_flags = [this](CLI::App& app) {
+         app.add_option("COMMAND", help_topic_, "Command; without it, the help of the program.");
+       }});
+  Add({.name = "version", .help = "Print the version."});
+  Add({.name = "man", .help = "Print the manual page."});
+  Add({.name = "completion", .help = "Print the completion for bash."});
+  for (const char* const of_the_package : {"man", "completion"})
+    app_.get_subcommand(of_the_package)->group("");
+}
+
+void CommandLine::Add(const Command& command) {
+  const size_t space = command.name.find(' ');
+  CLI::App& parent =
+      space == std::string::npos ? app_ : *app_.get_subcommand(command.name.substr(0, space));
+  CLI::App* const app =
+      parent.add_subcommand(command.name.substr(space + 1), command.help);  // npos + 1 is 0
+  Place& place = places_.emplace_back(Place{.app = app, .run = command.run});
+  for (size_t i = 0; i < kOptions.size(); ++i) {
+    if (std::ranges::count(command.daemon_flags, kOptions[i].name) != 0)
+      AddFlag(kOptions[i], *app, place.values[i]);
+  }
+  if (command.add_flags) command.add_flags(*app);
+}
+
+std::vector<const CLI::App*> CommandLine::Commands() const {
+  const auto is_shown = [](const CLI::App* app) { return !app->get_group().empty(); };
+  std::vector<const CLI::App*> commands;
+  for (const CLI::App* const command : app_.get_subcommands(is_shown)) {
+    commands.push_back(command);
+    for (const CLI::App* const part : command->get_subcommands(is_shown)) commands.push_back(part);
+  }
+  return commands;
+}
+
+std::string CommandLine::NameOf(const CLI::App& command) {
+  const CLI::App* const parent = command.get_parent();
+  const bool is_part = parent != nullptr && parent->get_parent() != nullptr;
+  return is_part ? parent->get_name() + " " + command.get_name() : command.get_name();
+}
+
+// The last one: a part of a command stands behind it.
+const CommandLine::Place* CommandLine::Parsed() const {
+  const auto found = std::find_if(places_.rbegin(), places_.rend() - 1,
+                                  [](const Place& place) { return place.app->parsed(); });
+  return found == places_.rend() - 1 ? nullptr : &*found;
+}
+
+std::string CommandLine::Parse(int argc, const char* const* argv) {
+  try {
+    app_.parse(LastFirst(argc, argv));
+  } catch (const CLI::CallForHelp&) {
+    return WillPrint(app_.help());
+  } catch (const CLI::CallForVersion& version) {
+    return WillPrint(std::string(version.what()) + '\n');
+  } catch (const CLI::ExtrasError&) {
+    return Unexpected();
+  } catch (const CLI::ParseError& wrong) {
+    return OneLine(wrong.what());
+  }
+  if (app_.got_subcommand("version")) return WillPrint(version_text_ + '\n');
+  if (app_.got_subcommand("help")) return Help();
+  if (app_.got_subcommand("man")) return WillPrint(ManualPage(*this));
+  if (app_.got_subcommand("completion")) return WillPrint(BashCompletion(*this));
+  const Place* const place = Parsed();
+  if (place != nullptr) run_ = place->run;
+  return Store(place);
+}
+
+std::string CommandLine::WillPrint(std::string text) {
+  text_ = std::move(text);
+  run_ = [this](const Options&) { return Print(text_); };
+  return "";
+}
+
+std::string CommandLine::Help() {
+  // The program's own help would be that of the command that was parsed, which is `help`.
+  if (help_topic_.empty())
+    return WillPrint(
+        CLI::Formatter().make_help(&app_, "nccl-exporter", CLI::AppFormatMode::Normal));
+  const std::string wanted = CLI::detail::join(help_topic_, " ");
+  const std::vector<const CLI::App*> commands = Commands();
+  const auto topic =
+      std::ranges::find(commands, wanted, [](const CLI::App* command) { return NameOf(*command); });
+  if (topic == commands.end()) return NoCommand(wanted, commands);
+  const CLI::App* const parent = (*topic)->get_parent();
+  return WillPrint(
+      (*topic)->help(parent == &app_ ? "nccl-exporter" : "nccl-exporter " + parent->get_name()));
+}
+
+// The fault of the first argument that has no place.
+std::string CommandLine::Unexpected() const {
+  const std::vector<std::string> left = app_.remaining(true);
+  if (left.empty()) return "an argument was not expected";
+  const Place* const place = Parsed();
+  const CLI::App& app = place == nullptr ? app_ : *place->app;
+  const std::string name = left.front().substr(0, left.front().find('='));
+  if (!name.starts_with('-') && place == nullptr) return NoCommand(name, Commands());
+  if (!name.starts_with('-')) return "'" + name + "' was not expected after " + NameOf(app);
+  if (place != nullptr && std::ranges::count(kOptions, name, &OptionRow::name) != 0)
+    return name + " is a flag of the daemon, not of " + NameOf(app);
+  const std::vector<std::string> flags = FlagsOf(app);
+  if (std::ranges::count(flags, name) != 0)
+    return name + " stands after the command: nccl-exporter " + NameOf(app) + " " + name;
+  return "there is no flag '" + name + "'" + DidYouMean(name, flags);
+}
+
+// Stores values that were given before the command, and those after it.
+std::string CommandLine::Store(const Place* place) {
+  for (size_t i = 0; i < kOptions.size(); ++i) {
+    std::vector<std::string> values = places_.front().values[i];
+    if (place != nullptr) {
+      const std::vector<std::string>& more = place->values[i];
+      if (!values.empty() && !more.empty() && kOptions[i].takes == FlagTakes::kValue)
+        return std::string(kOptions[i].name) + " is given twice";
+      values.insert(values.end(), more.begin(), more.end());
+    }
+    std::string fault = StoreFlag(kOptions[i], std::move(values), options_);
+    if (!fault.empty()) return fault;
+  }
+  return "";
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Command, a command of nccl-exporter: its name, help, flags and run. Each has a file in this room.
+// For the first thread.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exporter/cli/options.h"
+
+namespace CLI {
+class App;
+}
+
+namespace nccl_exporter::exporter {
+
+struct JobRequest;
+struct TraceRequest;
+
+inline constexpr int kSuccess = 0, kRuntimeFailure = 1, kBadUsage = 2;  // exit codes
+
+struct Command {
+  std::string name;  // as it is typed: "trace merge" is a part of "trace"
+  std::string help;
+  std::vector<std::string_view> daemon_flags = {};     // flags of the daemon that it takes as well
+  std::function<void(CLI::App&)> add_flags = nullptr;  // its own; null: it has none
+  std::function<int(const Options&)> run = nullptr;    // returns the exit code
+};
+
+Command TopCommand();
+Command InFlightCommand();
+Command DoctorCommand();
+Command JobCommand();
+Command TraceCommand();
+Command TraceMergeCommand();
+Command TraceSummaryCommand();
+Command DumpCommand();
+
+// Flags of commands. The requests outlive the app.
+void AddJobFlags(CLI::App& app, JobRequest& request);
+void AddTraceFlags(CLI::App& app, TraceRequest& request);
+// --daemon, for commands that show findings.
+void AddDaemonFlag(CLI::App& app, std::string& daemon);
+
+// Prints one line to standard error, and returns the exit code.
+int Fail(int exit_code, const std::string& message);
+// Prints to standard output, and returns the exit code.
+int Print(const std::string& text);
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// `nccl-exporter top`: the loop of snapshots, screens and keys. It reads the segments itself, so it
+// works without a daemon. Findings are those of the daemon, where that answers.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "exporter/cli/client/daemon_watch.h"
+#include "exporter/cli/commands.h"
+#include "exporter/cli/node_access.h"
+#include "exporter/cli/node_in_json.h"
+#include "exporter/cli/terminal.h"
+#include "exporter/cli/top_screen.h"
+#include "exporter/findings/node_judge.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+// Takes a snapshot with arrivals. One ledger makes all the books.
+using TopBooks = std::function<std::shared_ptr<const Book>()>;
+
+struct TopRequest {
+  bool is_once = false;
+  bool is_json = false;
+  std::string sort = "rank";
+  std::string daemon{kDefaultDaemon};
+};
+
+// Short enough to see a rank fall behind, and long enough for rates of jobs with ten steps a
+// second.
+constexpr std::chrono::seconds kTopInterval{1};
+
+constexpr const char* kOnceLine =
+    "\nLate ranks are not judged: that takes minutes. See `nccl-exporter top` without --once, or "
+    "the daemon's page.\n";
+
+int64_t MonotonicNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(SteadyClock::now().time_since_epoch())
+      .count();
+}
+
+// Waits one interval and returns the screen of what happened in it, or the same as JSON. Its own
+// findings are those of a single snapshot: no rank is late by one second.
+std::string TopOnce(const TopBooks& books, const AskDaemon& daemon, TopSort sort,
+                    const Thresholds& thresholds, bool is_json) {
+  NodeHistory history;
+  const auto first = books();
+  history.Record(*first, MonotonicNs());
+  std::this_thread::sleep_for(kTopInterval);
+  const auto second = books();
+  history.Record(*second, MonotonicNs());
+  const std::shared_ptr<const collector::NodeSnapshot> node = second->node;
+  const ShownJudgement shown =
+      Shown(daemon(), NodeJudge(thresholds).Judge(*node), first->node->taken_realtime_ns);
+  if (is_json) return TopJson(*node, history, shown, sort);
+  const TopView view{.sort = sort, .judged = shown.Line(node->taken_realtime_ns)};
+  return TopScreen(*node, history, shown.judgement, view).text +
+         (shown.is_of_daemon ? "" : kOnceLine);
+}
+
+// Shows a screen per interval, until the user or a signal ends it. Keys are answered at once, from
+// the snapshot that is shown. While it is paused no snapshots are taken, so the history has a gap:
+// rates after it are means of the gap.
+void ShowTop(const TopBooks& books, const AskDaemon& daemon, TopSort sort,
+             const Thresholds& thresholds, Terminal& terminal) {
+  DaemonWatch of_daemon(daemon);
+  // The judge has the daemon's history, so that it finds the same; the tables have one of seconds.
+  NodeJudge judge(thresholds);
+  NodeHistory history;
+  int64_t since_ns = 0;
+  TopView view{.sort = sort, .has_colours = Terminal::HasColours()};
+  std::shared_ptr<const collector::NodeSnapshot> node;
+  ShownJudgement shown;
+  SteadyClock::time_point next = SteadyClock::now();
+  for (bool goes_on = true; goes_on;) {
+    if (node == nullptr || (SteadyClock::now() >= next && !view.is_paused)) {
+      const std::shared_ptr<const Book> book = books();
+      history.Record(*book, MonotonicNs());
+      judge.Record(*book, MonotonicNs());
+      node = book->node;
+      if (since_ns == 0) since_ns = node->taken_realtime_ns;
+      shown = Shown(of_daemon.Latest(), judge.Judge(*node), since_ns);
+      view.judged = shown.Line(node->taken_realtime_ns);
+    }
+    if (SteadyClock::now() >= next) next = SteadyClock::now() + kTopInterval;
+    view.columns = terminal.columns();
+    view.rows = terminal.rows();
+    const TopPicture picture = TopScreen(*node, history, shown.judgement, view);
+    terminal.Draw(picture.text);
+    const auto wait = std::chrono::ceil<std::chrono::milliseconds>(next - SteadyClock::now());
+    goes_on = Apply(terminal.Wait(std::max(wait, std::chrono::milliseconds(0))), picture, view);
+  }
+}
+
+int Top(const TopRequest& request, const Options& options) {
+  const Thresholds thresholds = ThresholdsOf(options);
+  const TopSort sort = std::ranges::find(kTopSorts, request.sort, &CodeRow<TopSort>::name)->id;
+  collector::Collector collector = CollectorOf(options);
+  const auto first = collector.Snapshot();
+  const std::string unreadable = UnreadableDirectories(*first);
+  if (!unreadable.empty() && first->processes.empty()) return Fail(kRuntimeFailure, unreadable);
+  std::optional<Terminal> terminal;
+  const bool is_once = request.is_once || request.is_json;
+  if (!is_once && Terminal::IsThere()) terminal.emplace();  // before the collector's thread
+  collector.Start();                                        // compares arrivals
+  Ledger ledger(LedgerTimesOf(options, thresholds));
+  const auto books = [&] { return BookNow(collector, ledger); };
+  const AskDaemon daemon = DaemonAt(request.daemon, options.segment_dirs);
+  if (!terminal)
+    return PrintNode(options, *first, TopOnce(books, daemon, sort, thresholds, request.is_json));
+  ShowTop(books, daemon, sort, thresholds, *terminal);
+  terminal.reset();
+  return unreadable.empty() ? kSuccess : Fail(kRuntimeFailure, unreadable);
+}
+
+void AddTopFlags(CLI::App& app, TopRequest& request) {
+  std::vector<std::string> sorts;
+  for (const CodeRow<TopSort>& row : kTopSorts) sorts.emplace_back(row.name);
+  app.add_flag("--once", request.is_once,
+               "Print one screen after a second and exit. Without a terminal this is the default.");
+  app.add_flag("--json", request.is_json, "Print one JSON object after a second and exit.");
+  app.add_option("--sort", request.sort, "Order of the ranks.")
+      ->check(CLI::IsMember(sorts))
+      ->default_str("rank");
+  AddDaemonFlag(app, request.daemon);
+}
+
+}  // namespace
+
+Command TopCommand() {
+  const auto request = std::make_shared<TopRequest>();
+  return {.name = "top",
+          .help =
+              "Show findings and the current state of the ranks in a terminal, from "
+              "--segment.dir.",
+          .daemon_flags = {"--segment.dir", "--findings.config", "--findings.time-scale"},
+          .add_flags = [request](CLI::App& app) { AddTopFlags(app, *request); },
+          .run = [request](const Options& options) { return Top(*request, options); }};
+}
+
+}  // namespace nccl_exporter::exporter

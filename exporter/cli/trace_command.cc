@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// `nccl-exporter trace` and its parts.
+#include "exporter/trace/trace_command.h"
+
+#include <pthread.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "exporter/cli/commands.h"
+#include "exporter/cli/node_access.h"
+#include "exporter/text/duration_text.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+// The number is hexadecimal, as in the label `comm`.
+std::optional<uint64_t> ParseCommunicator(std::string_view text) {
+  uint64_t id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id, 16);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return id;
+}
+
+// A name that asks for Perfetto's own format would mislead: the file is Chrome's.
+std::string FaultOfOutput(const std::string& path) {
+  if (path.empty()) return "the name is empty";
+  const bool is_of_perfetto = path.ends_with(".pftrace") || path.ends_with(".pftrace.gz");
+  if (!is_of_perfetto) return "";
+  return "'" + path + "' is not written: write NAME.json or NAME.json.gz, which Perfetto opens";
+}
+
+void AddOutput(CLI::App& app, TraceRequest& request) {
+  app.add_option("-o,--output", request.output,
+                 "File to write, in Chrome's format: NAME.json, or NAME.json.gz to compress it. "
+                 "Without it, the trace goes to standard output.")
+      ->check(CLI::Validator(FaultOfOutput, ""));
+}
+
+CLI::Option* AddLength(CLI::App& app, const std::string& name,
+                       std::optional<std::chrono::nanoseconds>& target, const std::string& help) {
+  const auto store = [&target](const std::string& value) {
+    const std::optional<std::chrono::nanoseconds> length = ParseDuration(value);
+    if (!length || length->count() == 0 || *length > kMostTraceLength)
+      throw CLI::ValidationError("write seconds, or a duration like 1m30s; an hour at most");
+    target = length;
+  };
+  return app.add_option_function<std::string>(name, store, help);
+}
+
+void AddFiles(CLI::App& app, TraceRequest& request) {
+  app.add_option("FILE", request.files, "Traces in Chrome's format.")->required();
+}
+
+constexpr std::array kEnds{SIGINT, SIGTERM};
+
+bool IsStillWanted() {
+  sigset_t pending;
+  sigpending(&pending);
+  return std::ranges::none_of(kEnds,
+                              [&](int signal) { return sigismember(&pending, signal) == 1; });
+}
+
+// SIGINT and SIGTERM end a recording, and what it has is written.
+collector::NodeTrace TraceOf(const TraceRequest& request, collector::Collector& collector) {
+  if (!request.length) return collector.Recent(request.last.value_or(kDefaultTraceLength));
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : kEnds) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::optional<collector::DetailRequest> detail;
+  if (request.level != TraceLevel::kOperations) {
+    detail = {.with_steps = request.level == TraceLevel::kSteps,
+              .communicator = request.communicator,
+              .is_of_job = [&request](const collector::ProcessSnapshot& process) {
+                return IsOfJobs({.job = process.JobName(),
+                                 .name_space = process.Identity("POD_NAMESPACE"),
+                                 .pod = process.Identity("POD_NAME")},
+                                request.wanted);
+              }};
+  }
+  return collector.Record(*request.length, IsStillWanted, detail);
+}
+
+int PrintResult(const TraceResult& result) {
+  if (!result.fault.empty()) return Fail(kRuntimeFailure, result.fault);
+  std::fputs(result.notes.c_str(), stderr);
+  return Print(result.text);
+}
+
+int Trace(const TraceRequest& request, const Options& options) {
+  collector::Collector collector = CollectorOf(options);
+  collector::NodeTrace trace = TraceOf(request, collector);
+  trace.node = NodeName();
+  if (trace.processes.empty())
+    return Fail(kRuntimeFailure, "no process has a segment here; see nccl-exporter doctor");
+  return PrintResult(WriteTrace(request, std::move(trace)));
+}
+
+}  // namespace
+
+void AddTraceFlags(CLI::App& app, TraceRequest& request) {
+  CLI::Option* const last =
+      AddLength(app, "--last", request.last,
+                "Length of time before now, as far as the rings hold it. 30s without a value.");
+  AddLength(app, "--seconds", request.length,
+            "Record all operations from now on, for so long or until Ctrl-C.")
+      ->excludes(last);
+  app.add_option_function<std::string>(
+      "--level",
+      [&request](const std::string& value) {
+        static constexpr std::array<std::pair<std::string_view, TraceLevel>, 3> kLevels{
+            {{"ops", TraceLevel::kOperations},
+             {"channels", TraceLevel::kChannels},
+             {"steps", TraceLevel::kSteps}}};
+        const auto level =
+            std::ranges::find(kLevels, value, [](const auto& row) { return row.first; });
+        if (level == kLevels.end())
+          throw CLI::ValidationError("invalid value '" + value +
+                                     "' of --level: it is ops, channels or steps");
+        request.level = level->second;
+      },
+      "With --seconds: ops; channels, which each process records with its operations for a minute "
+      "at most; or steps, the same with steps of the network.");
+  app.add_option_function<std::string>(
+      "--comm",
+      [&request](const std::string& value) {
+        request.communicator = ParseCommunicator(value);
+        if (!request.communicator)
+          throw CLI::ValidationError("invalid value '" + value +
+                                     "' of --comm: it is as in the label comm");
+      },
+      "With --level: channels and steps of this communicator alone. Its id, as in the label comm.");
+  app.final_callback([&request] {
+    if (request.level == TraceLevel::kOperations) {
+      if (request.communicator)
+        throw CLI::ValidationError("--comm", "it needs --level channels or steps");
+      return;
+    }
+    if (!request.length || *request.length > kMostDetailedLength)
+      throw CLI::ValidationError("--level", "channels and steps need --seconds, 60 at most");
+  });
+  app.add_option("--job", request.wanted,
+                 "Slurm id of the job, its namespace, or the beginning of its pods' names. May be "
+                 "given several times: all must be true.")
+      ->allow_extra_args(false);
+  AddOutput(app, request);
+  app.add_option("--append", request.append_to,
+                 "Trace file of PyTorch's profiler. The output has its events as well.");
+  app.require_subcommand(0, 1);
+}
+
+Command TraceCommand() {
+  const auto request = std::make_shared<TraceRequest>();
+  return {.name = "trace",
+          .help =
+              "Write operations of the ranks of this node as a trace for Perfetto, from "
+              "--segment.dir. Without --level the job is not touched.",
+          .daemon_flags = {"--segment.dir"},
+          .add_flags = [request](CLI::App& app) { AddTraceFlags(app, *request); },
+          .run = [request](const Options& options) { return Trace(*request, options); }};
+}
+
+Command TraceMergeCommand() {
+  const auto request = std::make_shared<TraceRequest>();
+  return {
+      .name = "trace merge",
+      .help = "Put traces of several nodes on one time axis, and print how closely it is known.",
+      .add_flags =
+          [request](CLI::App& app) {
+            AddFiles(app, *request);
+            AddOutput(app, *request);
+          },
+      .run = [request](const Options&) { return PrintResult(MergeTraces(*request)); }};
+}
+
+Command TraceSummaryCommand() {
+  const auto request = std::make_shared<TraceRequest>();
+  return {.name = "trace summary",
+          .help = "Print the slowest operations of traces, who waited for whom, and gaps.",
+          .add_flags = [request](CLI::App& app) { AddFiles(app, *request); },
+          .run = [request](const Options&) { return PrintResult(SummarizeTraces(*request)); }};
+}
+
+}  // namespace nccl_exporter::exporter
