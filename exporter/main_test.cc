@@ -424,8 +424,10 @@ TEST(MainTest, FlagsOfACommandMayFollowItAndSlipsAreAnswered) {
   for (const std::string command : {"inflight", "top"}) {
     ChildProcess after({kDaemon, command, "--json", "--segment.dir=" + directory});
     EXPECT_EQ(after.Wait(), 0) << after.AllOutput();
-    EXPECT_THAT(after.Output(), testing::AllOf(testing::StartsWith("{\"taken\":"),
-                                               testing::HasSubstr("\"findings\":[]")));
+    EXPECT_THAT(after.Output(), testing::AllOf(testing::StartsWith("{\"api\":\"v1\","),
+                                               testing::HasSubstr("\"findings\":[]"),
+                                               testing::HasSubstr("\"judged\":{\"by\":"),
+                                               testing::HasSubstr("\"communicators\":[]")));
   }
   ChildProcess slip({kDaemon, "tpo"});
   EXPECT_EQ(slip.Wait(), 2);

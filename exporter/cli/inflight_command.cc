@@ -6,7 +6,6 @@
 #include "exporter/cli/client/daemon_judgement.h"
 #include "exporter/cli/commands.h"
 #include "exporter/cli/node_access.h"
-#include "exporter/cli/node_in_json.h"
 #include "exporter/findings/in_flight_table.h"
 #include "exporter/findings/node_judge.h"
 
@@ -50,7 +49,7 @@ Command InFlightCommand() {
                     Shown(DaemonAt(request->daemon, options.segment_dirs)(),
                           NodeJudge(thresholds).Judge(*node), now_ns);
                 return PrintNode(options, *node,
-                                 request->is_json ? InFlightJson(*node, shown)
+                                 request->is_json ? NodeText(options, *node, {}, shown)
                                                   : shown.Line(now_ns) + '\n' +
                                                         InFlightText(*node, shown.judgement));
               }};

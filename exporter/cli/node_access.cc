@@ -9,10 +9,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "exporter/cli/commands.h"
 #include "exporter/web/directory_states.h"
+#include "exporter/web/node_json.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -83,6 +85,17 @@ std::string UnreadableDirectories(const collector::NodeSnapshot& node) {
       text += " (and " + std::to_string(trouble.present - 1) + " more of the same owner)";
   }
   return text;
+}
+
+std::string NodeText(const Options& options, const collector::NodeSnapshot& node,
+                     const NodeHistory& history, const ShownJudgement& shown) {
+  constexpr size_t kMostBytes = 64 << 20;  // a reader has it all, so it is no answer of a server
+  return NodeFields(node, history, shown.judgement,
+                    {.node_name = NodeName(),
+                     .telemetry_path = options.telemetry_path,
+                     .segment_directories = options.segment_dirs,
+                     .node_answer_bytes = kMostBytes},
+                    shown.Json());
 }
 
 int PrintNode(const Options& options, const collector::NodeSnapshot& node,

@@ -6,9 +6,11 @@
 #include <string>
 
 #include "collector/collector.h"
+#include "exporter/cli/client/daemon_judgement.h"
 #include "exporter/cli/options.h"
 #include "exporter/findings/thresholds.h"
 #include "exporter/ledger/ledger.h"
+#include "exporter/ledger/node_history.h"
 
 namespace nccl_exporter::exporter {
 
@@ -30,5 +32,10 @@ std::string UnreadableDirectories(const collector::NodeSnapshot& node);
 // Prints the text, and returns the exit code: a failure unless all directories could be read, so
 // that nothing there is never mistaken for nothing seen.
 int PrintNode(const Options& options, const collector::NodeSnapshot& node, const std::string& text);
+
+// The node as JSON for scripts: the fields of /api/v1/node (docs/api.md), and `judged`, which says
+// whose findings they are. Ends in a line feed.
+std::string NodeText(const Options& options, const collector::NodeSnapshot& node,
+                     const NodeHistory& history, const ShownJudgement& shown);
 
 }  // namespace nccl_exporter::exporter

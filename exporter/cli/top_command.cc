@@ -15,7 +15,6 @@
 #include "exporter/cli/client/daemon_watch.h"
 #include "exporter/cli/commands.h"
 #include "exporter/cli/node_access.h"
-#include "exporter/cli/node_in_json.h"
 #include "exporter/cli/terminal.h"
 #include "exporter/cli/top_screen.h"
 #include "exporter/findings/node_judge.h"
@@ -50,7 +49,8 @@ int64_t MonotonicNs() {
 // Waits one interval and returns the screen of what happened in it, or the same as JSON. Its own
 // findings are those of a single snapshot: no rank is late by one second.
 std::string TopOnce(const TopBooks& books, const AskDaemon& daemon, TopSort sort,
-                    const Thresholds& thresholds, bool is_json) {
+                    const Thresholds& thresholds, const TopRequest& request,
+                    const Options& options) {
   NodeHistory history;
   const auto first = books();
   history.Record(*first, MonotonicNs());
@@ -60,7 +60,7 @@ std::string TopOnce(const TopBooks& books, const AskDaemon& daemon, TopSort sort
   const std::shared_ptr<const collector::NodeSnapshot> node = second->node;
   const ShownJudgement shown =
       Shown(daemon(), NodeJudge(thresholds).Judge(*node), first->node->taken_realtime_ns);
-  if (is_json) return TopJson(*node, history, shown, sort);
+  if (request.is_json) return NodeText(options, *node, history, shown);
   const TopView view{.sort = sort, .judged = shown.Line(node->taken_realtime_ns)};
   return TopScreen(*node, history, shown.judgement, view).text +
          (shown.is_of_daemon ? "" : kOnceLine);
@@ -115,7 +115,7 @@ int Top(const TopRequest& request, const Options& options) {
   const auto books = [&] { return BookNow(collector, ledger); };
   const AskDaemon daemon = DaemonAt(request.daemon, options.segment_dirs);
   if (!terminal)
-    return PrintNode(options, *first, TopOnce(books, daemon, sort, thresholds, request.is_json));
+    return PrintNode(options, *first, TopOnce(books, daemon, sort, thresholds, request, options));
   ShowTop(books, daemon, sort, thresholds, *terminal);
   terminal.reset();
   return unreadable.empty() ? kSuccess : Fail(kRuntimeFailure, unreadable);

@@ -323,10 +323,8 @@ Json HistoryFrame(const NodeHistory& history) {
 
 }  // namespace
 
-std::string NodeJson(const collector::NodeSnapshot& node, const NodeJudge& judge,
-                     const DaemonFacts& facts) {
-  const NodeHistory& history = judge.history();
-  const Judgement judgement = judge.Judge(node);
+std::string NodeFields(const collector::NodeSnapshot& node, const NodeHistory& history,
+                       const Judgement& judgement, const DaemonFacts& facts, const Json& judged) {
   const RanksWindow recent_ranks = history.RecentRanks(kRecentSeconds);
   std::array<uint64_t, kLossCount> losses{};
   std::set<collector::CommunicatorKey> found;
@@ -345,26 +343,27 @@ std::string NodeJson(const collector::NodeSnapshot& node, const NodeJudge& judge
       return CommunicatorJson(of, history, recent_ranks, judgement.findings);
     });
   }
-  std::string answer =
-      Dump({{"api", "v1"},
-            {"exporter", ExporterJson(facts)},
-            {"node", Text(facts.node_name)},
-            {"taken", TimeJson(node.taken_realtime_ns)},
-            {"links", {{"metrics", facts.telemetry_path}, {"in_flight", kInFlightPath}}},
-            {"findings", FindingsJson(judgement)},
-            {"looked_at", LookedAtJson(judgement)},
-            {"directories", DirectoriesJson(facts.segment_directories)},
-            {"segments",
-             {{"live", node.segments.live},
-              {"starting", node.segments.starting},
-              {"exited", node.segments.exited},
-              {"unusable", node.segments.unusable}}},
-            {"segment_errors", NamedCounts(collector::kSegmentErrors, node.segment_errors)},
-            {"segment_troubles", SegmentTroubles(node)},
-            {"losses", LossesOf(losses)},
-            {"uncompared_operations",
-             NamedCounts(collector::kUncomparedReasons, node.uncompared_operations)},
-            {"history", HistoryFrame(history)}});
+  Json fields{{"api", "v1"},
+              {"exporter", ExporterJson(facts)},
+              {"node", Text(facts.node_name)},
+              {"taken", TimeJson(node.taken_realtime_ns)},
+              {"links", {{"metrics", facts.telemetry_path}, {"in_flight", kInFlightPath}}},
+              {"findings", FindingsJson(judgement)},
+              {"looked_at", LookedAtJson(judgement)},
+              {"directories", DirectoriesJson(facts.segment_directories)},
+              {"segments",
+               {{"live", node.segments.live},
+                {"starting", node.segments.starting},
+                {"exited", node.segments.exited},
+                {"unusable", node.segments.unusable}}},
+              {"segment_errors", NamedCounts(collector::kSegmentErrors, node.segment_errors)},
+              {"segment_troubles", SegmentTroubles(node)},
+              {"losses", LossesOf(losses)},
+              {"uncompared_operations",
+               NamedCounts(collector::kUncomparedReasons, node.uncompared_operations)},
+              {"history", HistoryFrame(history)}};
+  if (!judged.is_null()) fields["judged"] = judged;
+  std::string answer = Dump(fields);
   constexpr size_t kEndBytes = 256;  // of what follows the lists
   // Each list can use what is left, processes at most half of it.
   const auto left = [&] {
@@ -380,6 +379,11 @@ std::string NodeJson(const collector::NodeSnapshot& node, const NodeJudge& judge
                                      {"communicators", communicators.left_out()}});
   answer += "}\n";
   return answer;
+}
+
+std::string NodeJson(const collector::NodeSnapshot& node, const NodeJudge& judge,
+                     const DaemonFacts& facts) {
+  return NodeFields(node, judge.history(), judge.Judge(node), facts, nullptr);
 }
 
 std::string FindingsAnswer(const collector::NodeSnapshot& node, const NodeJudge& judge,

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,13 @@ inline constexpr size_t kListedInFlight = 4;
 std::string FindingsAnswer(const collector::NodeSnapshot& node, const NodeJudge& judge,
                            const DaemonFacts& facts);
 
-// Communicators and processes beyond the limit are left out, and counted in the answer. Users
-// share it. Of one user those come first that have findings or are killed or stopped.
+// The fields of that answer, also for `top --json` and `inflight --json`, which add whose judgement
+// it is: `judged`, left out where it is null. Communicators and processes beyond the limit are left
+// out, and counted. Users share it. Of one user those come first that have findings or are killed
+// or stopped.
+std::string NodeFields(const collector::NodeSnapshot& node, const NodeHistory& history,
+                       const Judgement& judgement, const DaemonFacts& facts,
+                       const nlohmann::ordered_json& judged);
 std::string NodeJson(const collector::NodeSnapshot& node, const NodeJudge& judge,
                      const DaemonFacts& facts);
 

@@ -415,6 +415,21 @@ TEST_F(NodeJsonTest, TheClientReadsTheAnswerOfFindings) {
   EXPECT_EQ(json(FindingsJson(received->judgement)), json(FindingsJson(judgement)));
 }
 
+TEST_F(NodeJsonTest, CommandsAddWhoseJudgementItIs) {
+  Judgement judgement = judge_.Judge(node_);
+  judgement.findings.resize(1);
+  judgement.findings[0].kind = FindingKind::kCount;
+  const json fields = json::parse(NodeFields(node_, judge_.history(), judgement,
+                                             {.node_name = "n1", .telemetry_path = "/metrics"},
+                                             {{"by", "command"}}));
+  EXPECT_EQ(fields["judged"], (json{{"by", "command"}}));
+  EXPECT_EQ(fields["findings"][0]["kind"], "other") << "a finding of a newer daemon";
+  json without = fields;
+  without.erase("judged");
+  for (const auto& [name, value] : answer_.items()) EXPECT_TRUE(without.contains(name)) << name;
+  EXPECT_EQ(without.size(), answer_.size());
+}
+
 TEST_F(NodeJsonTest, EveryFieldIsDocumented) {
   std::ifstream file("docs/api.md");
   std::stringstream text;

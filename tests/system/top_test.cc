@@ -105,13 +105,14 @@ TEST_F(TopTest, JsonHasFindingsAndRanks) {
             exporter::RunToEnd({kDaemonPath, "top", "--json", "--segment.dir=" + segments_.path()});
         EXPECT_EQ(finished.exit_code, 0);
         top = nlohmann::json::parse(finished.output);
-        return top["ranks"].size() == 8;
+        return top["communicators"].size() == 1 &&
+               top["communicators"][0]["local_ranks"].size() == 8;
       },
       kPatienceSeconds))
       << top;
   EXPECT_EQ(top["judged"]["by"], "command");
   EXPECT_EQ(top["findings"], nlohmann::json::array()) << "one second accuses nobody";
-  EXPECT_EQ(top["ranks"][5]["rank"], 5);
+  EXPECT_EQ(top["communicators"][0]["local_ranks"][5]["rank"], 5);
 }
 
 TEST_F(TopTest, RefusesAnOrderThatItDoesNotKnow) {
