@@ -48,7 +48,7 @@ int64_t MonotonicNs() {
 
 // Waits one interval and returns the screen of what happened in it, or the same as JSON. Its own
 // findings are those of a single snapshot: no rank is late by one second.
-std::string TopOnce(const TopBooks& books, const AskDaemon& daemon, TopSort sort,
+std::string TopOnce(const TopBooks& books, const AskDaemon& daemon, RankSort sort,
                     const Thresholds& thresholds, const TopRequest& request,
                     const Options& options) {
   NodeHistory history;
@@ -69,7 +69,7 @@ std::string TopOnce(const TopBooks& books, const AskDaemon& daemon, TopSort sort
 // Shows a screen per interval, until the user or a signal ends it. Keys are answered at once, from
 // the snapshot that is shown. While it is paused no snapshots are taken, so the history has a gap:
 // rates after it are means of the gap.
-void ShowTop(const TopBooks& books, const AskDaemon& daemon, TopSort sort,
+void ShowTop(const TopBooks& books, const AskDaemon& daemon, RankSort sort,
              const Thresholds& thresholds, Terminal& terminal) {
   DaemonWatch of_daemon(daemon);
   // The judge has the daemon's history, so that it finds the same; the tables have one of seconds.
@@ -102,7 +102,7 @@ void ShowTop(const TopBooks& books, const AskDaemon& daemon, TopSort sort,
 
 int Top(const TopRequest& request, const Options& options) {
   const Thresholds thresholds = ThresholdsOf(options);
-  const TopSort sort = std::ranges::find(kTopSorts, request.sort, &CodeRow<TopSort>::name)->id;
+  const RankSort sort = std::ranges::find(kRankSorts, request.sort, &CodeRow<RankSort>::name)->id;
   collector::Collector collector = CollectorOf(options);
   const auto first = collector.Snapshot();
   const std::string unreadable = UnreadableDirectories(*first);
@@ -123,7 +123,7 @@ int Top(const TopRequest& request, const Options& options) {
 
 void AddTopFlags(CLI::App& app, TopRequest& request) {
   std::vector<std::string> sorts;
-  for (const CodeRow<TopSort>& row : kTopSorts) sorts.emplace_back(row.name);
+  for (const CodeRow<RankSort>& row : kRankSorts) sorts.emplace_back(row.name);
   app.add_flag("--once", request.is_once,
                "Print one screen after a second and exit. Without a terminal this is the default.");
   app.add_flag("--json", request.is_json, "Print one JSON object after a second and exit.");

@@ -46,7 +46,7 @@ void AddProcess(const collector::ProcessSnapshot& process, Facts& facts) {
   facts.Add("plugin", Printable(process.plugin_version));
 }
 
-void AddProgress(const TopRank& line, int64_t now_ns, Facts& facts) {
+void AddProgress(const RankView& line, int64_t now_ns, Facts& facts) {
   const collector::CommunicatorSnapshot& here = *line.rank->communicator;
   facts.Add("started", CountText(here.started_sequence, "collective") +
                            (line.behind == 0 ? "" : fmt::format(", {} behind", line.behind)));
@@ -87,7 +87,7 @@ std::string NetworkText(NetworkDirection direction, const NetworkWindow& recent)
                      recent.seconds);
 }
 
-bool Names(const std::vector<FoundRank>& ranks, const TopRank& line) {
+bool Names(const std::vector<FoundRank>& ranks, const RankView& line) {
   return std::ranges::any_of(ranks, [&](const FoundRank& rank) {
     return rank.rank == line.rank->communicator->rank &&
            (rank.pid == 0 || rank.pid == line.rank->process->pid);
@@ -96,7 +96,7 @@ bool Names(const std::vector<FoundRank>& ranks, const TopRank& line) {
 
 }  // namespace
 
-std::vector<TopLine> DetailLines(const TopRank& line, const collector::NodeSnapshot& node,
+std::vector<TopLine> DetailLines(const RankView& line, const collector::NodeSnapshot& node,
                                  const Judgement& judgement, size_t columns) {
   const collector::CommunicatorSnapshot& here = *line.rank->communicator;
   const collector::ProcessSnapshot& process = *line.rank->process;

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "collector/node_snapshot.h"
-#include "exporter/cli/top_ranks.h"
 #include "exporter/findings/node_judge.h"
+#include "exporter/findings/rank_view.h"
 #include "exporter/ledger/local_communicators.h"
 #include "exporter/ledger/node_history.h"
 
@@ -39,11 +39,11 @@ std::vector<TopLine> CollectiveLines(const std::vector<CommunicatorOnNode>& comm
                                      const NodeHistory& history, size_t columns);
 
 // The head, and a line for each rank.
-std::vector<TopLine> RankLines(const std::vector<TopRank>& ranks, size_t columns);
+std::vector<TopLine> RankLines(const std::vector<RankView>& ranks, size_t columns);
 
 // All that is known about one rank: identity, job, GPU, each operation in flight, and the findings
 // that name it. `rank` points into `node`.
-std::vector<TopLine> DetailLines(const TopRank& rank, const collector::NodeSnapshot& node,
+std::vector<TopLine> DetailLines(const RankView& rank, const collector::NodeSnapshot& node,
                                  const Judgement& judgement, size_t columns);
 
 // Keys and columns.

@@ -58,7 +58,7 @@ std::string LastLine(const TopPicture& picture, const TopView& view) {
   if (!view.filter.empty()) text += fmt::format(" with '{}'", view.filter);
   if (view.is_paused) text += ", paused";
   return text + fmt::format("  q quit  ? help  s sort (by {})  / filter  Enter details",
-                            RowIn(kTopSorts, view.sort).name);
+                            RowIn(kRankSorts, view.sort).name);
 }
 
 std::string FoldedText(uint64_t folded) {
@@ -66,23 +66,10 @@ std::string FoldedText(uint64_t folded) {
                      : fmt::format("{} communicators of one rank are idle", folded);
 }
 
-// Those of findings first, then in an order that stays.
-std::vector<CommunicatorOnNode> Communicators(const collector::NodeSnapshot& node,
-                                              const Judgement& judgement) {
-  std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
-  std::ranges::stable_sort(communicators, {}, [](const CommunicatorOnNode& c) { return c.key.id; });
-  std::ranges::stable_sort(communicators, {}, [&](const CommunicatorOnNode& c) {
-    return std::ranges::none_of(judgement.findings, [&](const Finding& finding) {
-      return finding.severity != Severity::kInfo && finding.communicator == c.key;
-    });
-  });
-  return communicators;
-}
-
-std::vector<TopLine> Details(const TopRanks& found, const collector::NodeSnapshot& node,
+std::vector<TopLine> Details(const RankViews& found, const collector::NodeSnapshot& node,
                              const Judgement& judgement, const TopView& view) {
   const auto rank = std::ranges::find_if(
-      found.ranks, [&](const TopRank& line) { return line.id() == view.details; });
+      found.ranks, [&](const RankView& line) { return line.id() == view.details; });
   if (rank == found.ranks.end()) return {{"This rank is no longer on this node."}};
   std::vector<TopLine> lines = DetailLines(*rank, node, judgement, view.columns);
   if (!view.judged.empty()) lines.push_back({view.judged, kWaitingStyle});
@@ -103,7 +90,7 @@ void Append(std::vector<TopLine> more, size_t count, std::vector<TopLine>& lines
 }
 
 // The tables below `lines`, on a screen that has `view.rows`.
-void AddPage(std::vector<TopLine> collectives, const TopRanks& found, const TopView& view,
+void AddPage(std::vector<TopLine> collectives, const RankViews& found, const TopView& view,
              TopPicture& picture, std::vector<TopLine>& lines) {
   std::vector<TopLine> table =
       RankLines(found.ranks, view.columns - std::min<size_t>(view.columns, 1));
@@ -127,8 +114,12 @@ void AddPage(std::vector<TopLine> collectives, const TopRanks& found, const TopV
 
 TopPicture TopScreen(const collector::NodeSnapshot& node, const NodeHistory& history,
                      const Judgement& judgement, const TopView& view) {
-  const std::vector<CommunicatorOnNode> communicators = Communicators(node, judgement);
-  TopRanks found = RanksOfTop(communicators, node, history, judgement, view.sort);
+  std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
+  // An order that stays.
+  std::ranges::stable_sort(communicators, {}, [](const CommunicatorOnNode& c) { return c.key.id; });
+  PutFoundFirst(judgement, communicators);
+  RankViews found =
+      RankViewsOf(communicators, node.taken_realtime_ns, history, judgement, view.sort);
   TopPicture picture;
   picture.marked = view.marked;
   if (view.mode == Mode::kHelp || view.mode == Mode::kDetails) {

@@ -65,7 +65,7 @@ class TopScreenTest : public testing::Test {
   }
   std::vector<std::string> Screen(const TopView& view) { return LinesOf(Text(view)); }
   // Ranks in the order of the table.
-  std::string Order(TopSort sort) {
+  std::string Order(RankSort sort) {
     std::string ranks;
     bool is_table = false;
     for (const std::string& line : Screen({.sort = sort})) {
@@ -102,10 +102,10 @@ TEST_F(TopScreenTest, TheBandwidthIsThatOfTheRankThatWaitsForNobody) {
 }
 
 TEST_F(TopScreenTest, SortsTheRanks) {
-  EXPECT_EQ(Order(TopSort::kRank), "0123");
-  EXPECT_EQ(Order(TopSort::kAge), "2013");
-  EXPECT_EQ(Order(TopSort::kLate), "3012");
-  EXPECT_EQ(Order(TopSort::kBehind), "1023");
+  EXPECT_EQ(Order(RankSort::kRank), "0123");
+  EXPECT_EQ(Order(RankSort::kAge), "2013");
+  EXPECT_EQ(Order(RankSort::kLate), "3012");
+  EXPECT_EQ(Order(RankSort::kBehind), "1023");
 }
 
 TEST_F(TopScreenTest, FitsEverySizeOfScreen) {
@@ -198,7 +198,7 @@ TEST_F(TopInAHangTest, WhatMattersOfRanksIsKeptWhereItIsNarrow) {
 }
 
 TEST_F(TopInAHangTest, TheCulpritIsFirstAndRedAndThoseWhoWaitAreDim) {
-  for (const TopSort sort : {TopSort::kRank, TopSort::kAge, TopSort::kLate, TopSort::kBehind})
+  for (const RankSort sort : {RankSort::kRank, RankSort::kAge, RankSort::kLate, RankSort::kBehind})
     EXPECT_EQ(Order(sort)[0], '1');
   const std::vector<std::string> lines = Screen({.columns = 120, .rows = 40, .has_colours = true});
   const size_t head = LineOf(lines, " RANK ");
@@ -211,8 +211,8 @@ TEST_F(TopInAHangTest, TheCulpritIsFirstAndRedAndThoseWhoWaitAreDim) {
 TEST_F(TopInAHangTest, ThoseWhoWaitFollowTheCulpritUnlessAnotherOrderIsChosen) {
   judgement_.findings[0].culprits = {Found(3, Standing::kMissingCall)};
   judgement_.findings[0].waiting = {Found(2, Standing::kWaits)};
-  EXPECT_EQ(Order(TopSort::kRank), "3201");
-  EXPECT_EQ(Order(TopSort::kBehind), "3102");
+  EXPECT_EQ(Order(RankSort::kRank), "3201");
+  EXPECT_EQ(Order(RankSort::kBehind), "3102");
 }
 
 TEST_F(TopInAHangTest, FindingsThatWereSentMakeTheSameScreen) {
@@ -271,7 +271,7 @@ TEST_F(TopScreenTest, DetailsSayWhatNetworkOperationsWaitFor) {
     return Text({.columns = 100,
                  .rows = 40,
                  .mode = TopView::Mode::kDetails,
-                 .details = TopRankId{.file = node_.processes[0].file, .slot = 0}});
+                 .details = RankId{.file = node_.processes[0].file, .slot = 0}});
   };
   EXPECT_THAT(details(), testing::Not(testing::HasSubstr("sends wait")));
   Rank(0).network = {{.directions = {{{.wait_ns = {120, 30, 850, 0}, .operations = 96},

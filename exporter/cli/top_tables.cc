@@ -12,6 +12,7 @@
 
 #include "exporter/cli/top_line.h"
 #include "exporter/findings/findings_text.h"
+#include "exporter/findings/rank_table.h"
 #include "exporter/findings/words.h"
 #include "exporter/text/text_table.h"
 
@@ -73,16 +74,6 @@ std::string Trend(const NodeHistory& history, const collector::CommunicatorKey& 
                                  : " ";
   }
   return text;
-}
-
-std::string OldestText(const collector::CommunicatorSnapshot& here) {
-  if (!here.completion_is_known) return "not seen";
-  return here.in_flight.empty() ? "idle" : OperationText(here);
-}
-
-bool HasOtherGlobalRank(const TopRank& line) {
-  const std::string global = GlobalRankOf(*line.rank);
-  return !global.empty() && global != std::to_string(line.rank->communicator->rank);
 }
 
 std::string_view StyleOf(const Finding& finding) {
@@ -158,43 +149,10 @@ std::vector<TopLine> CollectiveLines(const std::vector<CommunicatorOnNode>& comm
   return lines;
 }
 
-std::vector<TopLine> RankLines(const std::vector<TopRank>& ranks, size_t columns) {
-  // Findings name global ranks: they are shown where they are other numbers.
-  const bool has_global = std::ranges::any_of(ranks, HasOtherGlobalRank);
-  const auto with_global = [has_global](auto cells, auto global) {
-    if (has_global) cells.insert(cells.begin() + 2, std::move(global));
-    return cells;
-  };
-  TextTable table(with_global(std::vector<TextColumn>{{"COMMUNICATOR", true},
-                                                      {"RANK"},
-                                                      {"GPU", false, 7},
-                                                      {"PID", false, 3},
-                                                      {"STATE", true, 6},
-                                                      {"STARTED", false, 1},
-                                                      {"BEHIND", false, 5},
-                                                      {"IN FLIGHT", false, 2},
-                                                      {"OLDEST", true, 4},
-                                                      {"FOR"},
-                                                      {"LAST TO ENTER"},
-                                                      {"LATE BY"}},
-                              TextColumn{"GLOBAL", false, 8}));
-  for (const TopRank& line : ranks) {
-    const collector::CommunicatorSnapshot& here = *line.rank->communicator;
-    const std::string global = GlobalRankOf(*line.rank);
-    table.Add(with_global(
-        std::vector<std::string>{
-            line.communicator, std::to_string(here.rank),
-            here.gpu_index < 0 ? "-" : std::to_string(here.gpu_index),
-            std::to_string(line.rank->process->pid), line.state,
-            std::to_string(here.started_sequence),
-            line.behind == 0 ? "-" : std::to_string(line.behind),
-            here.completion_is_known ? std::to_string(here.in_flight.size()) : "?",
-            OldestText(here), line.age_seconds < 0 ? "-" : DurationText(line.age_seconds),
-            line.LastText(), line.LateText()},
-        global.empty() ? "-" : global));
-  }
+std::vector<TopLine> RankLines(const std::vector<RankView>& ranks, size_t columns) {
   std::vector<TopLine> lines;
-  for (std::string& text : table.Lines(columns)) lines.push_back({std::move(text)});
+  for (std::string& text : RankTable(ranks, RankColumns::kTop, 0).Lines(columns))
+    lines.push_back({std::move(text)});
   lines.front().style = kTitleStyle;
   for (size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i].is_waiting) lines[i + 1].style = kWaitingStyle;

@@ -73,7 +73,7 @@ bool ApplyCharacter(char character, TopView& view) {
       view.mode = Mode::kTyping;
       break;
     case 's':
-      view.sort = static_cast<TopSort>((static_cast<size_t>(view.sort) + 1) % kTopSorts.size());
+      view.sort = static_cast<RankSort>((static_cast<size_t>(view.sort) + 1) % kRankSorts.size());
       view.marked = 0;
       break;
     default:

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "exporter/cli/top_ranks.h"
+#include "exporter/findings/rank_view.h"
 
 namespace nccl_exporter::exporter {
 
@@ -42,14 +42,14 @@ struct TopView {
 
   size_t columns = 0;  // 0: no limit
   size_t rows = 0;     // 0: no limit, and no keys
-  TopSort sort = TopSort::kRank;
+  RankSort sort = RankSort::kRank;
   bool has_colours = false;
   bool is_paused = false;
   Mode mode = Mode::kTable;
-  std::string filter = {};                // at most 64 bytes, see Filter()
-  std::string judged = {};                // whose findings they are, in one line; empty: left out
-  size_t marked = 0;                      // row of the table of ranks
-  std::optional<TopRankId> details = {};  // of this one, in that mode
+  std::string filter = {};             // at most 64 bytes, see Filter()
+  std::string judged = {};             // whose findings they are, in one line; empty: left out
+  size_t marked = 0;                   // row of the table of ranks
+  std::optional<RankId> details = {};  // of this one, in that mode
 };
 
 // A screen, and what keys have to know about it.
@@ -58,7 +58,7 @@ struct TopPicture {
   size_t ranks = 0;       // after the filter
   size_t page = 1;        // ranks on a screen
   size_t marked = 0;      // as TopView::marked, and below `ranks`
-  std::optional<TopRankId> marked_id = {};
+  std::optional<RankId> marked_id = {};
 };
 
 // Changes the view as the key asks. `shown` is the picture on the screen, since a key means what is

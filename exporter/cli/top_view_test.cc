@@ -42,7 +42,7 @@ class ApplyTest : public testing::Test {
     return goes_on;
   }
 
-  TopPicture shown_{.text = "", .ranks = 20, .page = 8, .marked = 0, .marked_id = TopRankId{}};
+  TopPicture shown_{.text = "", .ranks = 20, .page = 8, .marked = 0, .marked_id = RankId{}};
   TopView view_;
 };
 
@@ -87,10 +87,10 @@ TEST_F(ApplyTest, HelpAndDetailsEndWithAnyKey) {
 TEST_F(ApplyTest, PausesAndSorts) {
   Type("psss");
   EXPECT_TRUE(view_.is_paused);
-  EXPECT_EQ(view_.sort, TopSort::kBehind);
+  EXPECT_EQ(view_.sort, RankSort::kBehind);
   Type("ps");
   EXPECT_FALSE(view_.is_paused);
-  EXPECT_EQ(view_.sort, TopSort::kRank);
+  EXPECT_EQ(view_.sort, RankSort::kRank);
 }
 
 TEST_F(ApplyTest, TheEndOfTheInputEndsInEveryMode) {

@@ -57,11 +57,11 @@ TEST_F(InFlightTableTest, ShowsWhoIsInWhatAndWhoIsBehind) {
 No hang found on 1 communicator; late ranks need the daemon's history.
 
 communicator 0000000000000abc "world": 4 of 4 ranks here
-   rank  gpu   pid  process  started  behind  completed  in flight  oldest is       for  since UTC     size
-      0    0  1000    alive        8       -          7          1  AllReduce #7   20 s   22:14:40  1.5 MiB
-      1    1  1001    alive        8       -          7          1  AllReduce #7   21 s   22:14:39  1.5 MiB
-      2    2  1002    alive        7       1          7          0  idle          3.0 s   22:14:57        -
-      3    3  1003    alive        8       -          7          1  AllReduce #7   23 s   22:14:37  1.5 MiB
+  RANK  GPU   PID  STATE  STARTED  BEHIND  COMPLETED  IN FLIGHT  OLDEST          FOR  SINCE UTC     SIZE
+     0    0  1000               8       -          7          1  AllReduce #7   20 s   22:14:40  1.5 MiB
+     1    1  1001               8       -          7          1  AllReduce #7   21 s   22:14:39  1.5 MiB
+     2    2  1002               7       1          7          0  idle          3.0 s   22:14:57        -
+     3    3  1003               8       -          7          1  AllReduce #7   23 s   22:14:37  1.5 MiB
   furthest behind here, by 1: rank 2
 )");
 }
@@ -80,6 +80,8 @@ TEST_F(InFlightTableTest, TheFindingIsOnTopAndItsCommunicatorFirst) {
                         "3 ranks wait for rank 2 of world (GPU 2, pid 1002, gpu-node-7), which "
                         "has not entered AllReduce #7 of world.\n  cost: "));
   EXPECT_LT(text.find("communicator 0000000000000abc"), text.find("communicator 0000000000000def"));
+  EXPECT_THAT(text, HasSubstr("1002  missing call "));
+  EXPECT_THAT(text, HasSubstr("1003  waits "));
 }
 
 TEST_F(InFlightTableTest, SaysWhichProcessIsStopped) {
@@ -87,7 +89,7 @@ TEST_F(InFlightTableTest, SaysWhichProcessIsStopped) {
   node_.processes[2].is_stopped = true;
   EXPECT_THAT(
       Text(),
-      HasSubstr("\n      2    2  1002  stopped        7       1          7          0  idle"));
+      HasSubstr("\n     2    2  1002  stopped        7       1          7          0  idle"));
   EXPECT_THAT(Text(), HasSubstr("\n  process is stopped: rank 2\n"));
   node_.processes[2].is_alive = false;
   EXPECT_THAT(Text(), Not(HasSubstr("stopped")));
@@ -122,14 +124,14 @@ TEST_F(InFlightTableTest, AKilledProcessStillTellsWhatItWasIn) {
   node_.processes[2].is_alive = false;
   EXPECT_THAT(
       Text(),
-      HasSubstr("1002   killed        8       -          7          1  AllReduce #7   30 s"));
+      HasSubstr("1002  killed        8       -          7          1  AllReduce #7   30 s"));
   EXPECT_THAT(Text(), HasSubstr("\n  process has ended without finalizing: rank 2\n"));
 }
 
 TEST_F(InFlightTableTest, DoesNotCallWhatCannotBeSeenIdle) {
   Of(1).completion_is_known = false;
   EXPECT_THAT(Text(),
-              HasSubstr("1001    alive        7       -          ?          ?  not seen   3.0 s"));
+              HasSubstr("1001               7       -          ?          ?  not seen  3.0 s"));
 }
 
 TEST_F(InFlightTableTest, TheOldestOperationComesFirst) {

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "exporter/findings/findings_json.h"
+#include "exporter/findings/rank_view.h"
 #include "exporter/ledger/watched_directories.h"
 #include "exporter/series/labels/series_labels.h"
 #include "exporter/text/utf8.h"
@@ -86,26 +87,13 @@ Json InFlightJson(const collector::CommunicatorSnapshot& communicator) {
   return list;
 }
 
-bool IsLate(const collector::CommunicatorKey& key, uint64_t rank,
-            const std::vector<Finding>& findings) {
-  return std::ranges::any_of(findings, [&](const Finding& finding) {
-    return finding.kind == FindingKind::kLateRank && finding.communicator == key &&
-           std::ranges::find(finding.culprits, rank, &FoundRank::rank) != finding.culprits.end();
-  });
-}
-
-Json ArrivalsJson(const CommunicatorOnNode& of, const collector::CommunicatorSnapshot& here,
-                  const NodeHistory& history, const std::vector<Finding>& findings) {
-  if (!here.arrivals) return nullptr;
-  const ArrivalWindow recent =
-      history.RecentArrivals(of.key, here.rank, Seconds(Thresholds().arrivals_window()));
-  const double compared = static_cast<double>(recent.counts.compared);
-  return {{"late", IsLate(of.key, here.rank, findings)},
-          {"seconds", RoundedJson(recent.seconds)},
-          {"compared", recent.counts.compared},
-          {"last", recent.counts.last},
-          {"mean_lateness_seconds",
-           RoundedJson(static_cast<double>(recent.counts.lateness_ns) / 1e9 / compared)}};
+Json ArrivalsJson(const RankView& view) {
+  if (!view.rank->communicator->arrivals) return nullptr;
+  return {{"late", view.is_late},
+          {"seconds", RoundedJson(view.arrivals.seconds)},
+          {"compared", view.arrivals.counts.compared},
+          {"last", view.arrivals.counts.last},
+          {"mean_lateness_seconds", RoundedJson(view.MeanLatenessSeconds())}};
 }
 
 constexpr double kMostBytes = 1ull << 63;  // more take a forged segment
@@ -126,19 +114,17 @@ Json NetworkDirectionJson(NetworkDirection direction, const NetworkWindow& recen
           {"wait_seconds", std::move(waits)}};
 }
 
-Json NetworkJson(const CommunicatorOnNode& of, const collector::CommunicatorSnapshot& here,
-                 const NodeHistory& history) {
+Json NetworkJson(const RankView& view) {
+  const collector::CommunicatorSnapshot& here = *view.rank->communicator;
   if (!here.network) return nullptr;
-  const NetworkWindow recent =
-      history.RecentNetwork(of.key, here.rank, Seconds(Thresholds().arrivals_window()));
   return {{"timed_share", RoundedJson(static_cast<double>(here.network_share_ppm) / kWholeDutyPpm)},
-          {"seconds", RoundedJson(recent.seconds)},
-          {"send", NetworkDirectionJson(NetworkDirection::kSend, recent)},
-          {"recv", NetworkDirectionJson(NetworkDirection::kRecv, recent)}};
+          {"seconds", RoundedJson(view.network.seconds)},
+          {"send", NetworkDirectionJson(NetworkDirection::kSend, view.network)},
+          {"recv", NetworkDirectionJson(NetworkDirection::kRecv, view.network)}};
 }
 
-Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHistory& history,
-              const std::vector<Finding>& findings) {
+Json RankJson(const RankView& view) {
+  const RankOnNode& rank = *view.rank;
   const collector::CommunicatorSnapshot& here = *rank.communicator;
   const bool is_known = here.completion_is_known;
   return {{"rank", here.rank},
@@ -151,7 +137,7 @@ Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHi
           {"global_rank", Text(GlobalRank(*rank.communicator))},
           {"started_sequence", here.started_sequence},
           {"completed_sequence", is_known ? Json(here.completed_sequence) : Json(nullptr)},
-          {"behind", of.max_started - here.started_sequence},
+          {"behind", view.behind},
           {"in_flight_count", is_known ? Json(here.in_flight.size()) : Json(nullptr)},
           {"in_flight", is_known ? InFlightJson(here) : Json::array()},
           {"unseen_operations", here.unseen_operations},
@@ -162,8 +148,8 @@ Json RankJson(const CommunicatorOnNode& of, const RankOnNode& rank, const NodeHi
                               ? Json(nullptr)
                               : Json(RowIn(kDriftCauses, here.drift_cause).name)},
           {"probation_launches", here.probation_launches},
-          {"arrivals", ArrivalsJson(of, here, history, findings)},
-          {"network", NetworkJson(of, here, history)}};
+          {"arrivals", ArrivalsJson(view)},
+          {"network", NetworkJson(view)}};
 }
 
 // Arrays as long as history.times, and the heat map as triples of step, bin and operations.
@@ -240,10 +226,11 @@ Json MissingJson(const CommunicatorOnNode& of) {
 }
 
 Json CommunicatorJson(const CommunicatorOnNode& of, const NodeHistory& history,
-                      const RanksWindow& recent_ranks, const std::vector<Finding>& findings) {
+                      const RanksWindow& recent_ranks, const Judgement& judgement) {
   const RankOnNode& any = of.ranks.front();
   Json ranks = Json::array(), collectives = Json::array();
-  for (const RankOnNode& rank : of.ranks) ranks.push_back(RankJson(of, rank, history, findings));
+  for (const RankOnNode& rank : of.ranks)
+    ranks.push_back(RankJson(RankViewOf(of, rank, 0, history, judgement)));
   for (size_t i = 0; i < kFunctionCount; ++i) {
     Json collective = CollectiveJson(of, static_cast<Function>(i), history, recent_ranks);
     if (!collective.is_null()) collectives.push_back(std::move(collective));
@@ -339,9 +326,8 @@ std::string NodeFields(const collector::NodeSnapshot& node, const NodeHistory& h
   }
   const std::vector<CommunicatorOnNode> in_use = CommunicatorsOnNode(node);
   for (const CommunicatorOnNode& of : in_use) {
-    communicators.Add(of.key.uid, found.contains(of.key), [&] {
-      return CommunicatorJson(of, history, recent_ranks, judgement.findings);
-    });
+    communicators.Add(of.key.uid, found.contains(of.key),
+                      [&] { return CommunicatorJson(of, history, recent_ranks, judgement); });
   }
   Json fields{{"api", "v1"},
               {"exporter", ExporterJson(facts)},

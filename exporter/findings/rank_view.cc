@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/cli/top_ranks.h"
+#include "exporter/findings/rank_view.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,6 @@
 #include <set>
 #include <sstream>
 #include <tuple>
-#include <utility>
 
 #include "exporter/findings/words.h"
 #include "exporter/text/text_table.h"
@@ -20,7 +19,7 @@ namespace {
 
 // One long name must not push the other columns off the screen.
 constexpr size_t kNameColumns = 24;
-// Of a list of members: the first ones tell communicators apart.
+// The first members of a list distinguish communicators.
 constexpr size_t kMostRanges = 4;
 
 // "0-3,7".
@@ -59,15 +58,21 @@ void TellApart(std::vector<std::string>& names,
   }
 }
 
-bool IsOf(const FoundRank& found, const Finding& finding, const TopRank& line) {
+bool IsOf(const FoundRank& found, const Finding& finding, const RankView& view) {
   if (finding.communicator &&
-      (*finding.communicator != line.of->key || found.rank != line.rank->communicator->rank)) {
+      (*finding.communicator != view.of->key || found.rank != view.rank->communicator->rank))
     return false;
-  }
   if (found.pid == 0) return finding.communicator.has_value();
-  const bool is_of_host =
-      found.host_name.empty() || found.host_name == Printable(line.rank->process->NodeName());
-  return found.pid == line.rank->process->pid && is_of_host;
+  return found.pid == view.rank->process->pid &&
+         (found.host_name.empty() || found.host_name == Printable(view.rank->process->NodeName()));
+}
+
+// The rank among those of a finding; null: it is none of them.
+const FoundRank* FindIn(const std::vector<FoundRank>& ranks, const Finding& finding,
+                        const RankView& view) {
+  const auto found =
+      std::ranges::find_if(ranks, [&](const FoundRank& rank) { return IsOf(rank, finding, view); });
+  return found == ranks.end() ? nullptr : &*found;
 }
 
 std::string StandingText(Standing standing) {
@@ -76,66 +81,42 @@ std::string StandingText(Standing standing) {
   return text;
 }
 
-// By the first finding that names it, which is the worst.
-void Mark(const Judgement& judgement, TopRank& line) {
-  const collector::ProcessSnapshot& process = *line.rank->process;
-  if (!process.is_alive) line.state = StandingText(Standing::kKilled);
+// The state is that of the first finding that names it, which is the worst.
+void Mark(const Judgement& judgement, RankView& view) {
+  const collector::ProcessSnapshot& process = *view.rank->process;
+  if (!process.is_alive) view.state = StandingText(Standing::kKilled);
   if (process.is_alive && process.is_stopped.value_or(false))
-    line.state = StandingText(Standing::kStopped);
-  const auto standing = [&](const std::vector<FoundRank>& ranks,
-                            const Finding& finding) -> const FoundRank* {
-    const auto found = std::ranges::find_if(
-        ranks, [&](const FoundRank& rank) { return IsOf(rank, finding, line); });
-    return found == ranks.end() ? nullptr : &*found;
-  };
+    view.state = StandingText(Standing::kStopped);
   for (const Finding& finding : judgement.findings) {
-    if (finding.severity == Severity::kInfo) continue;
-    if (const FoundRank* const culprit = standing(finding.culprits, finding)) {
-      line.is_culprit = true;
-      line.state = StandingText(culprit->standing);
-      return;
-    }
-    if (!line.is_waiting && standing(finding.waiting, finding) != nullptr) {
-      line.is_waiting = true;
-      if (line.state.empty()) line.state = StandingText(Standing::kWaits);
+    const FoundRank* const culprit = FindIn(finding.culprits, finding, view);
+    view.is_late |= culprit != nullptr && finding.kind == FindingKind::kLateRank;
+    if (finding.severity == Severity::kInfo || view.is_culprit) continue;
+    if (culprit != nullptr) {
+      view.is_culprit = true;
+      view.state = StandingText(culprit->standing);
+    } else if (!view.is_waiting && FindIn(finding.waiting, finding, view) != nullptr) {
+      view.is_waiting = true;
+      if (view.state.empty()) view.state = StandingText(Standing::kWaits);
     }
   }
-}
-
-TopRank RankOf(const CommunicatorOnNode& of, const RankOnNode& rank, std::string name,
-               const collector::NodeSnapshot& node, const NodeHistory& history) {
-  const collector::CommunicatorSnapshot& here = *rank.communicator;
-  TopRank line{
-      .of = &of,
-      .rank = &rank,
-      .communicator = std::move(name),
-      .arrivals =
-          history.RecentArrivals(of.key, here.rank, Seconds(Thresholds().arrivals_window())),
-      .network = history.RecentNetwork(of.key, here.rank, Seconds(Thresholds().arrivals_window())),
-      .behind = of.max_started - here.started_sequence};
-  if (here.completion_is_known && !here.in_flight.empty()) {
-    const int64_t age_ns = node.taken_realtime_ns - here.in_flight.front().start_realtime_ns;
-    line.age_seconds = static_cast<double>(std::max<int64_t>(age_ns, 0)) / 1e9;
-  }
-  const collector::ArrivalCounts& counts = line.arrivals.counts;
-  if (counts.compared > 0)
-    line.last_share = static_cast<double>(counts.last) / static_cast<double>(counts.compared);
-  return line;
 }
 
 bool IsIdleAlone(const CommunicatorOnNode& of) {
   return of.ranks.size() == 1 && of.key.ranks == 1 && of.oldest_start_ns == kNothingInFlight;
 }
 
-void Sort(std::vector<TopRank>& ranks, TopSort sort) {
-  std::ranges::stable_sort(ranks, {}, [](const TopRank& line) {
+void Sort(std::vector<RankView>& ranks, RankSort sort) {
+  std::ranges::stable_sort(ranks, {}, [](const RankView& line) {
     return std::tuple(line.communicator, line.of->key.id, line.rank->communicator->rank);
   });
-  if (sort == TopSort::kRank) std::ranges::stable_sort(ranks, std::greater(), &TopRank::is_waiting);
-  if (sort == TopSort::kAge) std::ranges::stable_sort(ranks, std::greater(), &TopRank::age_seconds);
-  if (sort == TopSort::kLate) std::ranges::stable_sort(ranks, std::greater(), &TopRank::last_share);
-  if (sort == TopSort::kBehind) std::ranges::stable_sort(ranks, std::greater(), &TopRank::behind);
-  std::ranges::stable_sort(ranks, std::greater(), &TopRank::is_culprit);
+  if (sort == RankSort::kRank)
+    std::ranges::stable_sort(ranks, std::greater(), &RankView::is_waiting);
+  if (sort == RankSort::kAge)
+    std::ranges::stable_sort(ranks, std::greater(), &RankView::age_seconds);
+  if (sort == RankSort::kLate)
+    std::ranges::stable_sort(ranks, std::greater(), &RankView::last_share);
+  if (sort == RankSort::kBehind) std::ranges::stable_sort(ranks, std::greater(), &RankView::behind);
+  std::ranges::stable_sort(ranks, std::greater(), &RankView::is_culprit);
 }
 
 std::string Lower(std::string_view text) {
@@ -144,7 +125,7 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-bool Has(const TopRank& line, const std::string& word) {
+bool Has(const RankView& line, const std::string& word) {
   const collector::CommunicatorSnapshot& here = *line.rank->communicator;
   const std::string rank = std::to_string(here.rank), gpu = std::to_string(here.gpu_index),
                     pid = std::to_string(line.rank->process->pid);
@@ -162,20 +143,16 @@ bool Has(const TopRank& line, const std::string& word) {
 
 }  // namespace
 
-TopRankId TopRank::id() const {
-  return {.file = rank->process->file, .slot = rank->communicator->slot};
-}
-
-double TopRank::MeanLatenessSeconds() const {
+double RankView::MeanLatenessSeconds() const {
   return static_cast<double>(arrivals.counts.lateness_ns) / 1e9 /
          static_cast<double>(arrivals.counts.compared);
 }
 
-std::string TopRank::LastText() const {
+std::string RankView::LastText() const {
   return last_share < 0 ? "-" : fmt::format("{:.0f} %", last_share * 100);
 }
 
-std::string TopRank::LateText() const {
+std::string RankView::LateText() const {
   return last_share < 0 ? "-" : DurationText(MeanLatenessSeconds());
 }
 
@@ -190,33 +167,61 @@ std::vector<std::string> CommunicatorNames(const std::vector<CommunicatorOnNode>
   return names;
 }
 
-TopRanks RanksOfTop(const std::vector<CommunicatorOnNode>& communicators,
-                    const collector::NodeSnapshot& node, const NodeHistory& history,
-                    const Judgement& judgement, TopSort sort) {
+RankView RankViewOf(const CommunicatorOnNode& of, const RankOnNode& rank, int64_t now_ns,
+                    const NodeHistory& history, const Judgement& judgement) {
+  const collector::CommunicatorSnapshot& here = *rank.communicator;
+  const double window = Seconds(Thresholds().arrivals_window());
+  RankView view{.of = &of, .rank = &rank, .behind = of.max_started - here.started_sequence};
+  if (here.arrivals) view.arrivals = history.RecentArrivals(of.key, here.rank, window);
+  if (here.network) view.network = history.RecentNetwork(of.key, here.rank, window);
+  if (here.completion_is_known && !here.in_flight.empty()) {
+    const int64_t age_ns = now_ns - here.in_flight.front().start_realtime_ns;
+    view.age_seconds = static_cast<double>(std::max<int64_t>(age_ns, 0)) / 1e9;
+  }
+  const collector::ArrivalCounts& counts = view.arrivals.counts;
+  if (counts.compared > 0)
+    view.last_share = static_cast<double>(counts.last) / static_cast<double>(counts.compared);
+  Mark(judgement, view);
+  return view;
+}
+
+RankViews RankViewsOf(const std::vector<CommunicatorOnNode>& communicators, int64_t now_ns,
+                      const NodeHistory& history, const Judgement& judgement, RankSort sort) {
   const std::vector<std::string> names = CommunicatorNames(communicators);
-  TopRanks found;
+  RankViews found;
   for (size_t i = 0; i < communicators.size(); ++i) {
     bool is_quiet = IsIdleAlone(communicators[i]);
-    std::vector<TopRank> lines;
+    std::vector<RankView> views;
     for (const RankOnNode& rank : communicators[i].ranks) {
-      lines.push_back(RankOf(communicators[i], rank, names[i], node, history));
-      Mark(judgement, lines.back());
-      is_quiet &= lines.back().state.empty();
+      views.push_back(RankViewOf(communicators[i], rank, now_ns, history, judgement));
+      views.back().communicator = names[i];
+      is_quiet &= views.back().state.empty();
     }
     if (is_quiet) {
       ++found.folded;
     } else {
-      std::ranges::move(lines, std::back_inserter(found.ranks));
+      std::ranges::move(views, std::back_inserter(found.ranks));
     }
   }
   Sort(found.ranks, sort);
   return found;
 }
 
-void Filter(std::string_view filter, std::vector<TopRank>& ranks) {
+void PutFoundFirst(const Judgement& judgement, std::vector<CommunicatorOnNode>& communicators) {
+  std::map<collector::CommunicatorKey, size_t> places;
+  for (const Finding& finding : judgement.findings) {
+    if (finding.communicator) places.try_emplace(*finding.communicator, places.size());
+  }
+  std::ranges::stable_sort(communicators, {}, [&](const CommunicatorOnNode& communicator) {
+    const auto place = places.find(communicator.key);
+    return place == places.end() ? places.size() : place->second;
+  });
+}
+
+void Filter(std::string_view filter, std::vector<RankView>& ranks) {
   std::istringstream words{Lower(filter)};
   for (std::string word; words >> word;)
-    std::erase_if(ranks, [&](const TopRank& line) { return !Has(line, word); });
+    std::erase_if(ranks, [&](const RankView& line) { return !Has(line, word); });
 }
 
 }  // namespace nccl_exporter::exporter

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// RankView, all that a person sees of a rank of this node: `top`, `inflight` and the page show the
+// same. Pure functions, for any thread.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+#include "exporter/findings/node_judge.h"
+#include "exporter/ledger/local_communicators.h"
+#include "exporter/ledger/node_history.h"
+#include "proto/code_table.h"
+
+namespace nccl_exporter::exporter {
+
+// Order of the ranks. The key `s` of `top` selects the next one.
+enum class RankSort : uint8_t { kRank, kAge, kLate, kBehind, kCount };
+inline constexpr CodeTable<RankSort> kRankSorts{{
+    {RankSort::kRank, "rank", "by rank"},
+    {RankSort::kAge, "age", "longest in flight first"},
+    {RankSort::kLate, "late", "most often the last to enter first"},
+    {RankSort::kBehind, "behind", "furthest behind first"},
+}};
+static_assert(IsInOrder(kRankSorts));
+
+// File and slot identify a rank, whatever the order is.
+struct RankId {
+  collector::FileKey file;
+  uint32_t slot = 0;
+
+  auto operator<=>(const RankId&) const = default;
+};
+
+// Points into the snapshot and into the communicator that it was made of, which must outlive it.
+struct RankView {
+  const CommunicatorOnNode* of;
+  const RankOnNode* rank;
+  std::string communicator = {};  // as people tell it from the others
+  std::string state = {};         // by findings and process; empty: nothing to say
+  ArrivalWindow arrivals = {};
+  NetworkWindow network = {};
+  double age_seconds = -1;  // of the oldest operation in flight; -1: none, or not known
+  uint64_t behind = 0;      // collectives started less than by the rank on this node with the most
+  double last_share = -1;   // of compared operations that it entered last, 0 to 1; -1: none
+  bool is_late = false;     // by a finding
+  bool is_culprit = false;  // of a finding that costs time
+  bool is_waiting = false;  // for a culprit
+
+  RankId id() const { return {rank->process->file, rank->communicator->slot}; }
+  // After the first rank on the node, per compared operation; not a number if there is none.
+  double MeanLatenessSeconds() const;
+  std::string LastText() const;  // "83 %"; "-" if nothing was compared
+  std::string LateText() const;  // "1.20 ms"; likewise
+};
+
+RankView RankViewOf(const CommunicatorOnNode& of, const RankOnNode& rank, int64_t now_ns,
+                    const NodeHistory& history, const Judgement& judgement);
+
+struct RankViews {
+  std::vector<RankView> ranks;
+  uint64_t folded = 0;  // communicators of one rank that do nothing
+};
+
+// Culprits first, then by `sort`; by rank, those that wait for them come second. Equal ones stand
+// by communicator and rank, so that rows keep their places. Ranks that are alone in their
+// communicator, with nothing in flight and in no finding, are folded.
+RankViews RankViewsOf(const std::vector<CommunicatorOnNode>& communicators, int64_t now_ns,
+                      const NodeHistory& history, const Judgement& judgement, RankSort sort);
+
+// Leaves those that have all words of `filter`: "rank=3", "gpu=3", "pid=5829", a number that is one
+// of these, or a part of the communicator's name or of the state.
+void Filter(std::string_view filter, std::vector<RankView>& ranks);
+
+// A name for each communicator, in their order, with members where names are equal: "pp GPU 3,7".
+// If the members are equal as well, the id follows. Members are those on this node.
+std::vector<std::string> CommunicatorNames(const std::vector<CommunicatorOnNode>& communicators);
+
+// Puts those of findings first, by the first finding about each.
+void PutFoundFirst(const Judgement& judgement, std::vector<CommunicatorOnNode>& communicators);
+
+}  // namespace nccl_exporter::exporter
