@@ -7,31 +7,17 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
-#include <ctime>
 #include <iterator>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "exporter/text/time_text.h"
 #include "exporter/text/utf8.h"
 
 namespace nccl_exporter::exporter {
 namespace {
-
-spdlog::level::level_enum SpdlogLevel(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug:
-      return spdlog::level::debug;
-    case LogLevel::kWarn:
-      return spdlog::level::warn;
-    case LogLevel::kError:
-      return spdlog::level::err;
-    case LogLevel::kInfo:
-      break;
-  }
-  return spdlog::level::info;
-}
 
 std::string_view LevelName(spdlog::level::level_enum level) {
   if (level <= spdlog::level::debug) return "debug";
@@ -39,15 +25,10 @@ std::string_view LevelName(spdlog::level::level_enum level) {
   return level == spdlog::level::warn ? "warn" : "error";
 }
 
-std::string TimeText(spdlog::log_clock::time_point time) {
-  const auto since_epoch =
-      std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
-  const std::time_t seconds = static_cast<std::time_t>(since_epoch / 1000);
-  std::tm utc{};
-  gmtime_r(&seconds, &utc);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", utc.tm_year + 1900,
-                     utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
-                     since_epoch % 1000);
+std::string LineTime(spdlog::log_clock::time_point time) {
+  constexpr size_t kMilliseconds = sizeof("2023-11-14T22:13:20.042") - 1;
+  const std::chrono::nanoseconds since_epoch = time.time_since_epoch();
+  return TimeText(since_epoch.count()).substr(0, kMilliseconds) + 'Z';
 }
 
 // Lines go to the queue. The lock is held for the format of a line only.
@@ -58,11 +39,11 @@ class QueueSink final : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
     const uint64_t dropped = queue_->dropped();
-    if (dropped != told_) {
-      const std::string text =
-          fmt::format("{} lines of the log were dropped: its reader took nothing", dropped - told_);
+    if (dropped != reported_) {
+      const std::string text = fmt::format(
+          "{} lines of the log were dropped: its reader took nothing", dropped - reported_);
       if (Add(spdlog::details::log_msg(message.logger_name, spdlog::level::warn, text)))
-        told_ = dropped;
+        reported_ = dropped;
     }
     if (!Add(message)) queue_->CountDropped();
   }
@@ -76,8 +57,11 @@ class QueueSink final : public spdlog::sinks::base_sink<std::mutex> {
   }
 
   const std::shared_ptr<LogQueue> queue_;
-  uint64_t told_ = 0;  // of the dropped lines
+  uint64_t reported_ = 0;  // of the dropped lines
 };
+
+static_assert(static_cast<int>(LogLevel::kDebug) == spdlog::level::debug &&
+              static_cast<int>(LogLevel::kError) == spdlog::level::err);
 
 }  // namespace
 
@@ -86,7 +70,7 @@ void ConfigureLog(LogLevel level, LogFormat format, std::shared_ptr<LogQueue> qu
       std::make_shared<spdlog::logger>("nccl-exporter", std::make_shared<QueueSink>(queue));
   // The library would write to standard error, which may block.
   logger->set_error_handler([queue](const std::string&) { queue->CountDropped(); });
-  logger->set_level(SpdlogLevel(level));
+  logger->set_level(static_cast<spdlog::level::level_enum>(level));
   logger->set_formatter(std::make_unique<LineFormatter>(format));
   spdlog::set_default_logger(std::move(logger));
 }
@@ -98,7 +82,7 @@ void LineFormatter::format(const spdlog::details::log_msg& message, spdlog::memo
   constexpr std::string_view kJson = "{{\"ts\":\"{}\",\"level\":\"{}\",\"msg\":{}}}\n";
   fmt::format_to(std::back_inserter(line),
                  fmt::runtime(format_ == LogFormat::kJson ? kJson : kLogfmt),
-                 TimeText(message.time), LevelName(message.level), text);
+                 LineTime(message.time), LevelName(message.level), text);
 }
 
 std::unique_ptr<spdlog::formatter> LineFormatter::clone() const {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "exporter/cli/manual.h"
 #include "exporter/text/nearest_name.h"
 #include "exporter/text/version.h"
 
@@ -82,8 +81,8 @@ void CommandLine::Add(const Command& command) {
   const size_t space = command.name.find(' ');
   CLI::App& parent =
       space == std::string::npos ? app_ : *app_.get_subcommand(command.name.substr(0, space));
-  CLI::App* const app =
-      parent.add_subcommand(command.name.substr(space + 1), command.help);  // npos + 1 is 0
+  // npos + 1 is 0.
+  CLI::App* const app = parent.add_subcommand(command.name.substr(space + 1), command.help);
   Place& place = places_.emplace_back(Place{.app = app, .run = command.run});
   for (size_t i = 0; i < kOptions.size(); ++i) {
     if (std::ranges::count(command.daemon_flags, kOptions[i].name) != 0)

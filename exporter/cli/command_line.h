@@ -68,4 +68,9 @@ class CommandLine {
   std::string text_;
 };
 
+// The manual page nccl-exporter(1), in the language of man(7), and the completion for bash, a file
+// for /usr/share/bash-completion/completions (manual.cc).
+std::string ManualPage(const CommandLine& line);
+std::string BashCompletion(const CommandLine& line);
+
 }  // namespace nccl_exporter::exporter

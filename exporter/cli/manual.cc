@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/cli/manual.h"
-
+// The manual page and the completion for bash, made from the commands and flags of the program.
 #include <string_view>
 #include <vector>
 
+#include "exporter/cli/command_line.h"
 #include "exporter/text/version.h"
 
 namespace nccl_exporter::exporter {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The manual page and the completion name every command and flag.
-#include "exporter/cli/manual.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <fstream>
 
+#include "exporter/cli/command_line.h"
 #include "exporter/testing/child_process.h"
 
 namespace nccl_exporter::exporter {

@@ -18,7 +18,7 @@ class App;
 
 namespace nccl_exporter::exporter {
 
-enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError };
+enum class LogLevel : uint8_t { kDebug = 1, kInfo, kWarn, kError };  // as spdlog numbers them
 enum class LogFormat : uint8_t { kLogfmt, kJson };
 
 struct Options {

@@ -12,11 +12,11 @@
 #include <thread>
 #include <vector>
 
-#include "exporter/cli/client/daemon_watch.h"
+#include "exporter/cli/client/daemon_judgement.h"
 #include "exporter/cli/commands.h"
 #include "exporter/cli/node_access.h"
 #include "exporter/cli/terminal.h"
-#include "exporter/cli/top_screen.h"
+#include "exporter/cli/top_view.h"
 #include "exporter/findings/node_judge.h"
 
 namespace nccl_exporter::exporter {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `nccl-exporter top` shows after Enter and after `?`.
+// The screens of `nccl-exporter top` after Enter and after `?`.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/cli/top_screen.h"
-
+// TopScreen(), the text of `nccl-exporter top`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "exporter/cli/top_line.h"
+#include "exporter/cli/top_view.h"
 #include "exporter/findings/words.h"
 #include "exporter/text/text_table.h"
 #include "exporter/text/time_text.h"
@@ -76,8 +76,8 @@ std::vector<TopLine> Details(const RankViews& found, const collector::NodeSnapsh
   return lines;
 }
 
-// How many lines of the table of collectives there are, if `room` is for it and the ranks: a third,
-// and what ranks do not need.
+// The lines of the table of collectives, if `room` is for it and the ranks: a third, and the lines
+// that ranks do not need.
 size_t CollectiveRoom(size_t collectives, size_t ranks, size_t room) {
   const size_t spare = room - std::min(room, ranks + 1);
   const size_t lines = std::min(collectives, std::max(room / 3, spare));

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/cli/top_screen.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "exporter/cli/client/findings_from_json.h"
+#include "exporter/cli/top_view.h"
 #include "exporter/findings/findings_json.h"
 #include "exporter/testing/example_snapshot.h"
 

@@ -12,7 +12,7 @@
 
 #include "exporter/cli/top_line.h"
 #include "exporter/findings/findings_text.h"
-#include "exporter/findings/rank_table.h"
+#include "exporter/findings/rank_view.h"
 #include "exporter/findings/words.h"
 #include "exporter/text/text_table.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `nccl-exporter top` shows, and what keys change of it. Pure functions, for any thread.
+// TopView, the choices of the user of `nccl-exporter top`, and the keys that change them. Pure
+// functions, for any thread.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +36,7 @@ struct Key {
 // are kNothing. One that arrives in two parts is read as two keys. Not for an empty text.
 Key TakeKey(std::string& typed);
 
-// What the user has chosen. Apply() changes it, TopScreen() reads it; the size of the window is set
+// The choices of the user. Apply() changes it, TopScreen() reads it; the size of the window is set
 // before each screen.
 struct TopView {
   enum class Mode : uint8_t { kTable, kTyping, kDetails, kHelp };
@@ -65,5 +66,12 @@ struct TopPicture {
 // seen. In kTyping all characters belong to the filter; in kDetails and kHelp any key leads back.
 // False if the key ends `top`.
 bool Apply(const Key& key, const TopPicture& shown, TopView& view);
+
+// Findings first, then collectives, then ranks with culprits first. Collectives have a third of the
+// room that findings leave, and what the ranks do not need; the page of ranks is that of the marked
+// one. A mark beyond the last rank is moved to it. No line is wider than `view.columns`. Control
+// characters in text of other processes are replaced, because a terminal would execute them.
+TopPicture TopScreen(const collector::NodeSnapshot& node, const NodeHistory& history,
+                     const Judgement& judgement, const TopView& view);
 
 }  // namespace nccl_exporter::exporter

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "exporter/findings/findings_text.h"
-#include "exporter/findings/rank_table.h"
+#include "exporter/findings/rank_view.h"
 #include "exporter/findings/words.h"
 #include "exporter/ledger/local_communicators.h"
 #include "exporter/text/time_text.h"

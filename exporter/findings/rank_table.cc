@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/findings/rank_table.h"
-
+// RankTable(), the rows of ranks as `top` and `inflight` print them.
 #include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
 
+#include "exporter/findings/rank_view.h"
 #include "exporter/findings/words.h"
 
 namespace nccl_exporter::exporter {

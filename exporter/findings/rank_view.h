@@ -13,6 +13,7 @@
 #include "exporter/findings/node_judge.h"
 #include "exporter/ledger/local_communicators.h"
 #include "exporter/ledger/node_history.h"
+#include "exporter/text/text_table.h"
 #include "proto/code_table.h"
 
 namespace nccl_exporter::exporter {
@@ -74,6 +75,15 @@ RankViews RankViewsOf(const std::vector<CommunicatorOnNode>& communicators, int6
 // Leaves those that have all words of `filter`: "rank=3", "gpu=3", "pid=5829", a number that is one
 // of these, or a part of the communicator's name or of the state.
 void Filter(std::string_view filter, std::vector<RankView>& ranks);
+
+enum class RankColumns : uint8_t { kTop, kInFlight };
+
+// A row for each rank (rank_table.cc). Findings name global ranks: they are shown where they are
+// other numbers.
+TextTable RankTable(const std::vector<RankView>& ranks, RankColumns columns, int64_t now_ns);
+
+// Whether the ranks have global ranks, and one of these is another number than the rank.
+bool HaveOtherNumbers(const std::vector<RankOnNode>& ranks);
 
 // A name for each communicator, in their order, with members where names are equal: "pp GPU 3,7".
 // If the members are equal as well, the id follows. Members are those on this node.

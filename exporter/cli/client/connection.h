@@ -46,7 +46,7 @@ class Connection {
   // The next call of the socket waits no longer than until then.
   std::string WaitAtMost(Clock::time_point until);
   std::string LoadTls(const TlsSettings& settings);
-  // Of a call that returned `result`, below 0; empty if the call may be made again.
+  // The fault of a call that returned `result`, below 0; empty if the call may be made again.
   std::string FaultOf(ssize_t result) const;
 
   const Clock::time_point deadline_;

@@ -21,8 +21,8 @@ constexpr const char* kFindingsPath = "/api/v1/findings";
 constexpr int kOk = 200, kUnauthorized = 401;
 
 // Why there are no findings in it; empty where there may be.
-std::string FaultOf(const PlainAnswer& answer, const DaemonAddress& address) {
-  const std::string at = address.Text();
+std::string FaultOf(const PlainAnswer& answer, const HttpAddress& address) {
+  const std::string at = address.HostField();
   if (!answer.is_connected) return "no daemon at " + at;
   if (answer.status == 0 && !answer.status_line.empty())
     return fmt::format("the answer at {} is no plain HTTP", at);
@@ -53,11 +53,7 @@ bool IsProtectedSocket(const std::string& path) {
          of_above.st_uid == 0 && (of_above.st_mode & kOthersWrite) == 0;
 }
 
-std::string DaemonAddress::Text() const {
-  return socket.empty() ? HttpAddress{.host = host, .port = port}.HostField() : socket;
-}
-
-std::optional<DaemonAddress> ParseDaemonAddress(std::string_view url, std::string& fault) {
+std::optional<HttpAddress> ParseDaemonAddress(std::string_view url, std::string& fault) {
   constexpr std::string_view kUnix = "unix:";
   const auto refuse = [&](const std::string& why) {
     fault = why + "; write http://HOST:PORT, unix:/PATH, or none";
@@ -66,24 +62,24 @@ std::optional<DaemonAddress> ParseDaemonAddress(std::string_view url, std::strin
   if (url.starts_with(kUnix)) {
     url.remove_prefix(kUnix.size());
     if (!url.starts_with('/')) return refuse("its path does not begin with /");
-    return DaemonAddress{.host = "", .port = "", .socket = std::string(url)};
+    return HttpAddress{.host = "", .port = "", .socket = std::string(url)};
   }
-  const std::optional<HttpAddress> http = ParseHttpAddress(url, fault);
+  std::optional<HttpAddress> http = ParseHttpAddress(url, fault);
   if (!http) return refuse(fault);
   if (http->is_tls || !http->prefix.empty()) return refuse("TLS and prefixes are not supported");
-  const std::string host = http->host == "localhost" ? "127.0.0.1" : http->host;
-  if (!IsAddress(host))
+  if (http->host == "localhost") http->host = "127.0.0.1";
+  if (!IsAddress(http->host))
     return refuse("the host is neither localhost nor an address, and the daemon is on this node");
-  return DaemonAddress{.host = host, .port = http->port};
+  return http;
 }
 
-DaemonJudgement JudgementIn(const PlainAnswer& answer, const DaemonAddress& address,
+DaemonJudgement JudgementIn(const PlainAnswer& answer, const HttpAddress& address,
                             const WatchedDirectories& watched) {
   const auto none = [](std::string why) {
     return DaemonJudgement{.judgement = {}, .why_not = std::move(why)};
   };
   if (std::string fault = FaultOf(answer, address); !fault.empty()) return none(Printable(fault));
-  const std::string at = address.Text();
+  const std::string at = address.HostField();
   std::string fault;
   std::optional<ReceivedFindings> received = FindingsFromJson(answer.body, fault);
   if (!received) return none(fmt::format("the answer at {} is not understood: {}", at, fault));
@@ -98,13 +94,13 @@ DaemonJudgement JudgementIn(const PlainAnswer& answer, const DaemonAddress& addr
 
 AskDaemon DaemonAt(const std::string& daemon, std::vector<std::string> segment_dirs) {
   std::string fault;
-  const std::optional<DaemonAddress> address = ParseDaemonAddress(daemon, fault);
+  const std::optional<HttpAddress> address = ParseDaemonAddress(daemon, fault);
   if (!address) {
     return [daemon] {
       return DaemonJudgement{.judgement = {}, .why_not = "--daemon=" + Printable(daemon)};
     };
   }
-  const auto ask = [segment_dirs = std::move(segment_dirs)](const DaemonAddress& at) {
+  const auto ask = [segment_dirs = std::move(segment_dirs)](const HttpAddress& at) {
     const PlainRequest request{.host = at.host,
                                .port = at.port,
                                .path = kFindingsPath,
@@ -114,7 +110,7 @@ AskDaemon DaemonAt(const std::string& daemon, std::vector<std::string> segment_d
                        WatchedDirectoriesOf(segment_dirs));
   };
   return [address = *address, is_default = daemon == kDefaultDaemon, ask] {
-    const DaemonAddress local{.host = "", .port = "", .socket = std::string(kFindingsSocket)};
+    const HttpAddress local{.host = "", .port = "", .socket = std::string(kFindingsSocket)};
     if (is_default && IsProtectedSocket(local.socket)) {
       DaemonJudgement judged = ask(local);
       if (judged.judgement) return judged;
@@ -152,6 +148,21 @@ ShownJudgement Shown(DaemonJudgement of_daemon, Judgement own, int64_t own_since
   return {.judgement = std::move(own),
           .since_realtime_ns = own_since_realtime_ns,
           .why_not_of_daemon = std::move(of_daemon.why_not)};
+}
+
+DaemonWatch::DaemonWatch(AskDaemon ask) : ask_(std::move(ask)) { Ask(); }
+
+void DaemonWatch::Ask() {
+  asked_at_ = std::chrono::steady_clock::now();
+  question_ = std::async(std::launch::async, ask_);
+}
+
+DaemonJudgement DaemonWatch::Latest() {
+  const auto patience = std::exchange(patience_, std::chrono::milliseconds(0));
+  if (question_.valid() && question_.wait_for(patience) == std::future_status::ready)
+    latest_ = question_.get();
+  if (!question_.valid() && std::chrono::steady_clock::now() >= asked_at_ + kDaemonInterval) Ask();
+  return latest_;
 }
 
 }  // namespace nccl_exporter::exporter

@@ -6,12 +6,14 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "exporter/cli/client/http_address.h"
 #include "exporter/cli/client/plain_get.h"
 #include "exporter/findings/node_judge.h"
 #include "exporter/ledger/watched_directories.h"
@@ -28,21 +30,13 @@ inline constexpr std::string_view kNoDaemon = "none";
 // For one answer. A loaded node needs some hundred milliseconds.
 inline constexpr std::chrono::milliseconds kDaemonPatience{2000};
 
-struct DaemonAddress {
-  std::string host;  // a number: its resolution waits for nobody
-  std::string port;
-  std::string socket = {};  // path of a Unix socket, in place of both
-
-  std::string Text() const;  // "127.0.0.1:9828", or the path
-};
-
 // Whether nobody but root and the daemon's user can have put a socket there: it is in a directory
 // that only a system account or we ourselves write, in one that only root writes.
 bool IsProtectedSocket(const std::string& path);
 
-// Of http://HOST:PORT, or unix:PATH. HOST is localhost or an IP address, because the daemon is on
-// this node. Nothing for others; then `fault` says why.
-std::optional<DaemonAddress> ParseDaemonAddress(std::string_view url, std::string& fault);
+// The address is http://HOST:PORT, or unix:PATH. HOST is localhost or an IP address, because the
+// daemon is on this node. Nothing for others; then `fault` says why.
+std::optional<HttpAddress> ParseDaemonAddress(std::string_view url, std::string& fault);
 
 struct DaemonJudgement {
   std::optional<Judgement> judgement;
@@ -50,8 +44,9 @@ struct DaemonJudgement {
   std::string why_not;            // where there is no judgement
 };
 
-// What `answer` of the daemon at `address` is worth for a command that watches `watched`. Pure.
-DaemonJudgement JudgementIn(const PlainAnswer& answer, const DaemonAddress& address,
+// The judgement in the answer of the daemon at `address`, for a command that watches `watched`.
+// Pure.
+DaemonJudgement JudgementIn(const PlainAnswer& answer, const HttpAddress& address,
                             const WatchedDirectories& watched);
 
 using AskDaemon = std::function<DaemonJudgement()>;
@@ -72,5 +67,30 @@ struct ShownJudgement {
 
 // That of the daemon, or `own`, whose judge began at `own_since_realtime_ns`.
 ShownJudgement Shown(DaemonJudgement of_daemon, Judgement own, int64_t own_since_realtime_ns);
+
+// Between two questions. An answer may be 0.5 s old, and the daemon looks every 5 s.
+inline constexpr std::chrono::seconds kDaemonInterval{2};
+// A first screen is late by at most this much, so that it can show the daemon's judgement.
+inline constexpr std::chrono::milliseconds kFirstScreenPatience{500};
+
+// The daemon's judgement for a screen, which never waits for it. Its end waits for a question that
+// is under way, at most kDaemonPatience.
+class DaemonWatch {
+ public:
+  // Asks at once.
+  explicit DaemonWatch(AskDaemon ask);
+
+  // The latest answer. Before the first one it waits for kFirstScreenPatience, once.
+  DaemonJudgement Latest();
+
+ private:
+  void Ask();
+
+  const AskDaemon ask_;
+  std::chrono::milliseconds patience_ = kFirstScreenPatience;
+  std::chrono::steady_clock::time_point asked_at_;
+  DaemonJudgement latest_{.judgement = {}, .why_not = "the daemon has not answered yet"};
+  std::future<DaemonJudgement> question_;  // valid while one is under way; last: it uses `ask_`
+};
 
 }  // namespace nccl_exporter::exporter

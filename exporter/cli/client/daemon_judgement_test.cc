@@ -15,7 +15,6 @@
 #include <string>
 
 #include "collector/testing/scratch_directory.h"
-#include "exporter/cli/client/daemon_watch.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -23,7 +22,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kSecondNs = 1000000000;
-const DaemonAddress kAddress{.host = "127.0.0.1", .port = "9828"};
+const HttpAddress kAddress{.host = "127.0.0.1", .port = "9828"};
 const WatchedDirectories kWatched{.boot_id = "boot-1", .ids = {"26:1"}};
 
 PlainAnswer AnswerThatWatches(const WatchedDirectories& watched) {
@@ -124,9 +123,9 @@ TEST(DaemonJudgementTest, DirectoriesAreTheSameByAnyPath) {
 TEST(DaemonAddressTest, IsOneOfThisNode) {
   const auto text_of = [](const char* url) {
     std::string fault;
-    const std::optional<DaemonAddress> address = ParseDaemonAddress(url, fault);
+    const std::optional<HttpAddress> address = ParseDaemonAddress(url, fault);
     EXPECT_EQ(address.has_value(), fault.empty()) << url;
-    return address ? address->Text() : "";
+    return address ? address->HostField() : "";
   };
   EXPECT_EQ(text_of("http://127.0.0.1:9828"), "127.0.0.1:9828");
   EXPECT_EQ(text_of("http://localhost:80"), "127.0.0.1:80");

@@ -93,7 +93,7 @@ std::optional<collector::CommunicatorKey> Communicator(const Json& finding) {
   return key;
 }
 
-// How many ranks there are beyond those of the list; those of an unknown standing are among them.
+// The number of ranks beyond those of the list; those of an unknown standing are among them.
 uint64_t More(const Json& finding, const char* count, const std::vector<FoundRank>& listed) {
   return std::max<uint64_t>(Count(finding, count), listed.size()) - listed.size();
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of findings that were received, whatever the answer is: a terminal only shows
-// them.
+// Promises about findings that were received, whatever the answer is: a terminal only shows them.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

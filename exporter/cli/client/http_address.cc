@@ -26,6 +26,7 @@ bool Skip(std::string_view begin, std::string_view& text) {
 }  // namespace
 
 std::string HttpAddress::HostField() const {
+  if (!socket.empty()) return socket;
   return (host.find(':') == std::string::npos ? host : '[' + host + ']') + ':' + port;
 }
 

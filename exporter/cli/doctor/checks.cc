@@ -2,11 +2,13 @@
 // Checks of the plugin's library, NCCL, the segment and the daemon.
 #include "exporter/cli/doctor/checks.h"
 
+#include <elf.h>
 #include <fmt/format.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <set>
 #include <sstream>
 
@@ -34,6 +36,12 @@ std::string FirstMapped(const std::string& maps, Condition condition) {
     if (condition(std::string_view(path).substr(path.rfind('/') + 1))) return path;
   }
   return "";
+}
+
+// "x86-64", "arm64", or the number.
+std::string MachineText(uint16_t machine) {
+  if (machine == EM_X86_64) return "x86-64";
+  return machine == EM_AARCH64 ? "arm64" : "machine " + std::to_string(machine);
 }
 
 Check CheckTimes(TimingReason reason, TimingSource source) {
@@ -115,7 +123,6 @@ Check CheckPlugin(const SeenPath& path, uint16_t machine, const GlibcVersion& li
 Check CheckNccl(int nccl_version, const std::string& source, const std::string& plugin) {
   constexpr int kFirstProfilerRelease = 22300;  // of NCCL with a profiler interface
   constexpr int kFirstTimedRelease = 22800;     // with kernel times (docs/nccl-releases.md)
-  // docs/plugin.md#load-it
   constexpr int kFirstShortName = 22600, kFirstWithoutPaths = 22700, kFirstWithPathsAgain = 22705;
   constexpr const char* kLoadable =
       "NCCL_PROFILER_PLUGIN=libnccl-profiler-exporter.so, with its folder in LD_LIBRARY_PATH";
@@ -160,11 +167,8 @@ std::string MappedSegment(const std::string& maps) {
 uint64_t InnermostPid(const std::string& status) {
   std::istringstream lines{status};
   for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("NSpid:")) continue;
-    std::istringstream numbers{line.substr(line.find(':') + 1)};
-    uint64_t pid = 0;
-    for (uint64_t number = 0; numbers >> number;) pid = number;
-    return pid;
+    if (line.starts_with("NSpid:"))
+      return std::strtoull(line.c_str() + line.find_last_of(":\t ") + 1, nullptr, 10);
   }
   return 0;
 }

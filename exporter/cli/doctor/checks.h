@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `nccl-exporter doctor` looks at this machine and one process, and says what to change. Examine()
-// makes all its checks. The others take what was seen, so that tests can hand in anything, and read
-// only the paths that they are given. For any thread.
+// Checks of `nccl-exporter doctor`. Examine() makes all of them. The others take what was seen, so
+// that tests can hand in anything, and read only the paths that they are given. For any thread.
 #pragma once
 
 #include <sys/stat.h>
@@ -52,9 +51,8 @@ struct Writer {
   bool Has(mode_t rights, const struct stat& status) const;
 };
 
-// Whether the writer may make segments in it, as the plugin decides (Segment::TrustsDirectory in
-// plugin/segment/segment.cc, without its mount check). `was_chosen`: by NCCL_EXPORTER_DIR, so that
-// there is no other, and a missing directory is a failure.
+// Whether the writer may make segments in it, as Segment::TrustsDirectory of the plugin decides.
+// `was_chosen`: by NCCL_EXPORTER_DIR, so that there is no other.
 Check CheckDirectory(const SeenPath& path, const Writer& writer, bool was_chosen);
 
 using Environment = std::map<std::string, std::string>;
@@ -79,9 +77,8 @@ std::vector<std::string> PluginPaths(const Environment& environment);
 Check CheckPlugin(const SeenPath& path, uint16_t machine, const GlibcVersion& libc,
                   const Writer& reader);
 
-// NCCL's release by its version number, 22809 for 2.28.9; 0: not known. `source` is where the
-// number comes from, for the text. `plugin` is the value of NCCL_PROFILER_PLUGIN, which not every
-// release understands.
+// NCCL's release by its version number, 22809 for 2.28.9; 0: not known. `source` says where that is
+// from. `plugin` is the value of NCCL_PROFILER_PLUGIN, which not every release understands.
 Check CheckNccl(int nccl_version, const std::string& source, const std::string& plugin);
 
 // The text of /proc/PID/maps gives paths as the process sees them, empty if there is none: of the
@@ -91,11 +88,10 @@ std::string MappedFile(const std::string& maps, const std::string& name);
 std::string LibraryWithNccl(const std::string& maps);
 std::string MappedSegment(const std::string& maps);
 
-// The PID in the process's own namespace, which its segment has, by the text of /proc/PID/status;
-// 0 if it is not known.
+// The PID in the process's own namespace by the text of /proc/PID/status; 0: not known.
 uint64_t InnermostPid(const std::string& status);
 
-// The segment of that path in the snapshot; null if there is none.
+// Null if the snapshot has no such segment.
 const collector::ProcessSnapshot* FindSegment(const collector::NodeSnapshot& node,
                                               const std::string& mapped_segment);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Examine(), which gathers what the checks need.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -71,12 +72,9 @@ Process ReadProcess(const DoctorInput& input) {
 }
 
 // "--pid 4711 or --pid 4712".
-std::string PidsText(const std::vector<std::string>& pids) {
-  constexpr size_t kMostNamed = 3;
-  std::string text;
-  for (size_t i = 0; i < std::min(pids.size(), kMostNamed); ++i)
-    text += (i == 0 ? "--pid " : " or --pid ") + pids[i];
-  return text;
+std::string PidsText(std::vector<std::string> pids) {
+  pids.resize(std::min<size_t>(pids.size(), 3));
+  return pids.empty() ? "" : fmt::format("--pid {}", fmt::join(pids, " or --pid "));
 }
 
 // The other processes that have this PID in a PID namespace of their own.
@@ -174,8 +172,6 @@ Check CheckNcclOf(const Process& process, const collector::ProcessSnapshot* segm
 }
 
 PlainAnswer AskReady(const std::string& address) {
-  constexpr std::chrono::milliseconds kPatience{2000};
-  constexpr size_t kMostBytes = 4096;  // of a few words
   const size_t colon = address.rfind(':');
   std::string host = address.substr(0, colon);
   if (host.empty() || host == "0.0.0.0") host = "127.0.0.1";
@@ -183,8 +179,8 @@ PlainAnswer AskReady(const std::string& address) {
   return PlainGet({.host = host,
                    .port = address.substr(colon + 1),
                    .path = "/-/ready",
-                   .patience = kPatience,
-                   .most_bytes = kMostBytes});
+                   .patience = std::chrono::seconds(2),
+                   .most_bytes = 4096});  // of a few words
 }
 
 // NCCL, the environment and the segment of the process.

@@ -19,8 +19,7 @@ namespace {
 constexpr size_t kMostProcesses = 32768;
 // For one process: 65,530 mappings (vm.max_map_count) of 100 bytes. The rest is not looked at.
 constexpr size_t kMostMapsBytes = 8 << 20;
-// include/linux/proc_ns.h: PROC_PID_INIT_INO.
-constexpr const char* kFirstPidNamespace = "pid:[4026531836]";
+constexpr const char* kFirstPidNamespace = "pid:[4026531836]";  // PROC_PID_INIT_INO of Linux
 
 // False if the process may not be looked at; one that has ended may.
 bool ReadMaps(const std::string& path, std::string& maps) {
@@ -37,10 +36,6 @@ bool ReadMaps(const std::string& path, std::string& maps) {
 }
 
 }  // namespace
-
-bool IsPid(const std::string& name) {
-  return name.find_first_not_of("0123456789") == std::string::npos;
-}
 
 GpuProcesses GpuProcessesIn(const std::string& proc) {
   GpuProcesses found;

@@ -29,7 +29,9 @@ struct GpuProcesses {
 };
 
 // Whether a folder of /proc is that of a process.
-bool IsPid(const std::string& name);
+inline bool IsPid(const std::string& name) {
+  return name.find_first_not_of("0123456789") == std::string::npos;
+}
 
 // `proc` is /proc. A process that is under way to its end may hold the caller for as long as its
 // memory is locked.

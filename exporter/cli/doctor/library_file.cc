@@ -74,11 +74,6 @@ LibraryFile ReadLibrary(const SeenPath& path) {
   return library;
 }
 
-std::string MachineText(uint16_t machine) {
-  if (machine == EM_X86_64) return "x86-64";
-  return machine == EM_AARCH64 ? "arm64" : "machine " + std::to_string(machine);
-}
-
 int NcclVersionOfLibrary(const SeenPath& path) {
   int found = 0;
   std::string ignored;

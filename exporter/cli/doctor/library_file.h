@@ -25,9 +25,6 @@ struct LibraryFile {
 
 LibraryFile ReadLibrary(const SeenPath& path);
 
-// "x86-64", "arm64", or the number.
-std::string MachineText(uint16_t machine);
-
 // NCCL's release by the text that the library logs ("NCCL version 2.28.9"): 22809; 0 if there is
 // none. Reads the whole file, 300 MB, in the worst case, and none above 4 GiB.
 int NcclVersionOfLibrary(const SeenPath& path);

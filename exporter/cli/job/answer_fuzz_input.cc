@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of an answer to a query, whatever a server sends in place of Prometheus.
+// Promises about an answer to a query, whatever a server sends in place of Prometheus.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

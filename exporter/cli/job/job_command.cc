@@ -54,7 +54,7 @@ std::string AnswerAbout(const JobRequest& request, const AskPrometheus& ask, siz
   try {
     return Answer(request, ask_and_note, warnings, columns);
   } catch (const std::runtime_error& wrong) {
-    // What is missing may be in the part that did not come.
+    // A job that is missing may be in the part that did not come.
     fault = wrong.what() + (warnings.empty() ? "" : "; the " + WarningText(warnings));
     return "";
   }

@@ -17,11 +17,11 @@ struct JobRequest {
   bool is_json = false;
 };
 
-// What to print: the job, or the jobs if several match, in so many columns (0: no limit). Empty if
-// there is none; then `fault` says why, in one line.
+// The text to print: the job, or the jobs if several match, in so many columns (0: no limit). Empty
+// if there is none; then `fault` says why, in one line.
 std::string AnswerAbout(const JobRequest& request, const AskPrometheus& ask, size_t columns,
                         std::string& fault);
-// The same of the server that the request names, as wide as the window of standard output.
+// The answer of the server that the request names, as wide as the window of standard output.
 std::string AnswerAbout(const JobRequest& request, std::string& fault);
 
 }  // namespace nccl_exporter::exporter

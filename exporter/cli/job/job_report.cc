@@ -73,11 +73,11 @@ JobReport ReportOf(const AskSamples& ask, const Job& job, double time) {
     return std::tuple(Place(kSeverities, alert.Label("severity")), alert.value,
                       Order(alert.Label("global_rank")));
   });
-  // Of a hang of thousands of ranks, those that wait are counted by communicator.
-  report.recorded =
-      ask(fmt::format("{{__name__=~\"{0}\",__name__!=\"{1}\",{2}}} or "
-                      "count by (__name__, comm, comm_name) ({1}{{{2}}})",
-                      fmt::join(kRecorded, "|"), kWaiting, job.Matchers()));
+  // In a hang of thousands of ranks, those that wait are counted by communicator.
+  report.recorded = ask(fmt::format(
+      "{{__name__=~\"{0}\",__name__!=\"{1}\",{2}}} or count by (__name__, comm, comm_name) "
+      "({1}{{{2}}})",
+      fmt::join(kRecorded, "|"), kWaiting, job.Matchers()));
   std::ranges::stable_sort(report.recorded, {}, [](const Sample& sample) {
     const std::string& name = sample.Label("__name__");
     return std::tuple(Place(kRecorded, name), name == kProgress ? sample.value : -sample.value,

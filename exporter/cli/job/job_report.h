@@ -37,7 +37,7 @@ inline constexpr std::array<std::string_view, 16> kRecorded{
 struct JobReport {
   Job job;
   double time = 0;             // of the server, seconds since the epoch
-  double rules_evaluated = 0;  // the same; 0: the rules have no series of the job
+  double rules_evaluated = 0;  // likewise; 0: the rules have no series of the job
   // Critical ones first, then those that have lasted the longest. The value is the time since when,
   // or 1 where the server does not have it.
   Samples alerts;

@@ -21,7 +21,7 @@ inline constexpr std::string_view kDefaultPrometheus = "http://localhost:9090";
 inline constexpr std::chrono::milliseconds kQueryPatience{30000};
 // All recorded series of 4,096 ranks that hang in 30 communicators take 40 MB.
 inline constexpr size_t kMostQueryBytes = size_t{64} << 20;
-// Of one answer. A server of many stores may have one for each.
+// In one answer. A server of many stores may have one for each.
 inline constexpr size_t kMostWarnings = 4;
 
 using SampleLabels = std::map<std::string, std::string>;
