@@ -32,6 +32,7 @@ struct RankRates {
   // receives.
   std::optional<double> busy = {};
   std::optional<double> p2p_busy = {};
+  double expected_busy = 0;  // usual time (usual_times.h) at as many sends as there are now
   // comm_rank_kind:nccl_step_wait_seconds:rate.
   std::map<OperationKind, double> step_waits = {};
   double p2p_operations = 0;     // per second
@@ -74,7 +75,8 @@ NodeRates RatesOf(const collector::NodeSnapshot& node, const NodeHistory& histor
 // not empty.
 double Quantile(double share, std::vector<double> values);
 
-// Of two ranks one waits for the other, and of more the median rank waits for the late ones.
+// The usual value: the larger one of two, since one rank waits for the other, or the median of
+// more.
 double UsualOf(const std::vector<double>& values);
 
 }  // namespace nccl_exporter::exporter

@@ -21,6 +21,8 @@ constexpr double kOwnShare = 0.5;
 constexpr double kTimedShare = 0.9;
 // Ranks of a communicator for each late one, at least; more late ones are unequal by design.
 constexpr size_t kRanksPerLateRank = 8;
+// Usual times vary by this share.
+constexpr double kVaryingShare = 0.1;
 
 // Judgement of the ranks of one communicator, in the order of PeerRates::ranks.
 struct PeersFound {
@@ -60,7 +62,7 @@ void FindDeficits(const PeerRates& peers, const Thresholds& thresholds, PeersFou
     const double deficit = found.median - *peers.ranks[i].busy;
     if (deficit <= thresholds.straggler_threshold) continue;
     found.is_uneven = true;
-    if (deficit <= chance) continue;
+    if (deficit <= chance || deficit < kVaryingShare * peers.ranks[i].expected_busy) continue;
     found.deficit[i] = deficit;
     found.has_deficit = true;
   }

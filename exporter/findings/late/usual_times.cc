@@ -24,7 +24,9 @@ void UsualTimes::SubtractFrom(PeerRates& peers, const std::vector<ProcessRates>&
   for (RankRates& rank : peers.ranks) {
     const auto found = ranks_.find(rank.rank.communicator->rank);
     if (found == ranks_.end() || !found->second.usual) rank.busy.reset();
-    if (rank.busy) *rank.busy -= *found->second.usual * processes[rank.process].p2p_operations;
+    if (!rank.busy) continue;
+    rank.expected_busy = *found->second.usual * processes[rank.process].p2p_operations;
+    *rank.busy -= rank.expected_busy;
   }
 }
 
