@@ -196,7 +196,9 @@ void SegmentTable::ShareCommunicators(const Moment& now, const Wanted& wanted, c
       for (size_t k = 0; k < order[i]->segments.size(); ++k) {
         auto& [key, followed] = *order[i]->segments[k];
         if (followed.segment.is_alive() != is_alive) continue;
-        const RoomLimits limits = room.LimitsOf(k);
+        RoomLimits limits = room.LimitsOf(k);
+        // Communicators of the dead are as important as those of other dead processes.
+        if (!is_alive) limits.in_use = limits.all;
         const ReadTerms terms{.now = now,
                               .retention = retention_,
                               .communicator_limit = limits.all,

@@ -33,10 +33,6 @@ def sources():
 # Parts of the repository that no package carries: docs/install-node.md says so.
 REPOSITORY_ONLY = ('collector/', 'deploy/grafana/dashboards', 'deploy/helm/', 'deploy/kubernetes/', 'exporter/', 'third_party/')
 DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text(encoding='utf-8') for path in files('.md')}
-# Folders and files whose comments are not covered yet. Remove a name when its comments are rewritten.
-NOT_COVERED = (
-    'exporter/web/',
-)
 
 
 class Documents(unittest.TestCase):
@@ -91,10 +87,9 @@ class Comments(unittest.TestCase):
         names = [str(path.relative_to(ROOT)) for path in files('') if path.suffix in readable or not path.suffix]
         self.assertLess({'proto/buckets.h', 'tools/demo', 'docs/tests/wording.py'}, set(names))
         for name in names:
-            if not name.startswith(NOT_COVERED):
-                with self.subTest(name):
-                    text = (ROOT / name).read_text(encoding='utf-8', errors='replace')
-                    self.assertEqual([], [f'{line}: {finding}' for line, finding in wording.source_findings(name, text)])
+            with self.subTest(name):
+                text = (ROOT / name).read_text(encoding='utf-8', errors='replace')
+                self.assertEqual([], [f'{line}: {finding}' for line, finding in wording.source_findings(name, text)])
 
 
 class Walks(unittest.TestCase):

@@ -40,7 +40,7 @@ struct RankId {
 struct RankView {
   const CommunicatorOnNode* of;
   const RankOnNode* rank;
-  std::string communicator = {};  // as people tell it from the others
+  std::string communicator = {};  // its name among those of the node
   std::string state = {};         // by findings and process; empty: nothing to say
   ArrivalWindow arrivals = {};
   NetworkWindow network = {};

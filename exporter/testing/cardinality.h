@@ -40,7 +40,7 @@ struct Cardinality {
   size_t classic_series = 0;
   size_t native_series = 0;
   std::array<BodyCost, kFormatCount> bodies{};  // by Format
-  SeriesDrops drops;                            // what the limit takes from this node
+  SeriesDrops drops;                            // series of this node that the limit drops
 };
 
 // The cost of the scrapes of a daemon that serves this book, with its own metrics, or of the
@@ -50,9 +50,10 @@ struct Cardinality {
 Cardinality CardinalityOf(const std::shared_ptr<const Book>& book, const MetricFilter& filter,
                           Collect collect = Collect::kWhole);
 
-// The same as a table, with the saving of each further flag, and the families that the shipped
-// rules miss. Savings are in per cent of the classic and of the native series. The twelve largest
-// are shown, and none below 1 %. A scrape is made for each flag, so a full node takes seconds.
+// The cardinality as a table, with the saving of each further flag, and the families that the
+// shipped rules miss. Savings are in per cent of the classic and of the native series. The twelve
+// largest are shown, and none below 1 %. A scrape is made for each flag, so a full node takes
+// seconds.
 std::string CardinalityText(const std::shared_ptr<const Book>& book, const MetricFilter& filter,
                             Collect collect = Collect::kWhole);
 

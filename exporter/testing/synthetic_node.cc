@@ -33,7 +33,7 @@ void AddManyOperations(collector::CommunicatorSnapshot& communicator, Function f
   }
 }
 
-// Of a communicator that leaves its node.
+// Network counts of a communicator across nodes.
 collector::NetworkCounts NetworkOf(const collector::CommunicatorSnapshot& communicator) {
   const uint64_t seed = (communicator.id ^ communicator.rank) * 0x9e3779b97f4a7c15 % 1000003;
   return {.directions = {{{.wait_ns = {seed * 1234567, seed * 234567, seed * 3456789, 0},

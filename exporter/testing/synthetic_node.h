@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NodeOfShape(), the snapshot of a synthetic node for the tool `cardinality` and tests, and its parts. Pure
-// functions, for any thread.
+// NodeOfShape(), the snapshot of a synthetic node for the tool `cardinality` and tests, and its
+// parts. Pure functions, for any thread.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace nccl_exporter::exporter {
 
-// What the flags of `cardinality` say, which limit each number. Larger ones only cost time and
+// The flags of `cardinality`, which limit each number. Larger ones only cost time and
 // memory: 16 KiB for each communicator of a rank.
 struct NodeShape {
   int ranks = 8;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the daemon tells of itself, kept by prometheus-cpp and converted into the family model.
+// The metrics of the daemon itself, kept by prometheus-cpp and converted into the family model.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -37,7 +37,7 @@ class DaemonMetrics {
   void ObserveScrape(std::chrono::nanoseconds duration);
   void CountDrops(const SeriesDrops& drops);
   void Count(Refusal refusal);
-  // Of the log, since the daemon's start. For one thread.
+  // Lines that the log dropped since the daemon's start. For one thread.
   void SetDroppedLogLines(uint64_t lines);
   // Replaces those of the judgement before. A scrape meanwhile may see some kinds of each.
   void SetFindings(const std::vector<Finding>& findings);
@@ -45,8 +45,8 @@ class DaemonMetrics {
   // Absent for nothing.
   void SetUnmeasuredProcesses(std::optional<uint64_t> count);
 
-  // Fills the families of the catalogue that are the daemon's. The exposition's series count since
-  // this object was made, unless they tell otherwise.
+  // Fills the families of the catalogue that are the daemon's. Counters begin when this
+  // object is made, unless they say otherwise.
   void AddTo(Exposition& exposition) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the daemon holds itself to, as nccl_exporter_limit and its families in bytes and seconds.
+// Limits of the daemon, as nccl_exporter_limit and its families in bytes and seconds.
 #pragma once
 
 #include <cstddef>

@@ -23,7 +23,7 @@
 
 namespace nccl_exporter::exporter {
 
-// How old an answer may be.
+// Greatest age of an answer.
 inline constexpr std::chrono::milliseconds kApiLifetime{500};
 
 class NodeApi {
@@ -37,7 +37,7 @@ class NodeApi {
   HttpResponse AnswerFindings(const HttpRequest& request) {
     return Answer(request, kJson, findings_);
   }
-  // Who is in what, with the findings on top.
+  // Findings, and the operation that each rank is in.
   HttpResponse AnswerInFlight(const HttpRequest& request) {
     return Answer(request, HttpResponse().content_type, in_flight_);
   }
@@ -113,8 +113,8 @@ inline std::shared_ptr<const NodeApi::Bodies> NodeApi::Make(Write* write) {
     const std::shared_ptr<const collector::NodeSnapshot> node = books_.Take()->node;
     watch_.Read([&](const NodeJudge& judge) { text = write(*node, judge, facts_); });
   }
-  // What it took to write a large one would stay with us as holes between what others have
-  // allocated meanwhile.
+  // Memory that a large answer took to write stays in the process, as holes between younger
+  // allocations, unless it is given back.
   constexpr size_t kLargeBytes = size_t{1} << 20;
   if (text.size() >= kLargeBytes) malloc_trim(0);
   bodies->compressed = budget_.Keep(Gzip(text));

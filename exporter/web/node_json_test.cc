@@ -146,7 +146,7 @@ TEST(NodeAnswerTest, ListsThoseInTroubleFirst) {
     node.processes.push_back(process);
   }
   node.taken_realtime_ns = 100 * kStepNs;
-  // Of the last communicator a rank is missing.
+  // A rank of the last communicator is missing.
   node.processes[0].communicators.back().ranks = 2;
   NodeJudge judge;
   judge.Record(BookOf(node), node.taken_realtime_ns);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PageAssets, the files of the daemon's page (page/), its API's document and the runbooks, compiled in. Each is compressed once and has
-// an ETag. Immutable after construction: any thread may call.
+// PageAssets, the files of the daemon's page (page/), its API's document and the runbooks, compiled
+// in. Each is compressed once and has an ETag. Immutable after construction: any thread may call.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,7 @@ namespace nccl_exporter::exporter {
 // run as a script.
 inline constexpr std::string_view kContentSecurityPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'";
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 class PageAssets {
  public:

@@ -72,7 +72,7 @@ class PageBuilder {
 
   const std::function<Exposition(Collect)> expose_;
   AnswerBudget& budget_;
-  // Of the builder's thread: keeps its memory from one round to the next, up to kKeptBodyBytes.
+  // For the builder's thread: it keeps its memory from one round to the next, up to kKeptBodyBytes.
   std::string body_;
   std::mutex mutex_;  // guards what follows, but for the pages of the round that is under way
   std::condition_variable is_wanted_;

@@ -25,7 +25,7 @@ PageBuilder::Clock::time_point Past() {
   return PageBuilder::Clock::now() - std::chrono::seconds(1);
 }
 
-// One gauge that tells which exposition it is of.
+// One gauge, the number of the exposition.
 Exposition Numbered(int number) {
   Exposition exposition;
   exposition.families.push_back({.name = "number",

@@ -11,7 +11,7 @@ namespace nccl_exporter::exporter {
 
 class ProcessCollectable final : public prometheus::Collectable {
  public:
-  // Reads /proc anew each time; what cannot be read is left out.
+  // Reads /proc each time; a value that cannot be read is left out.
   std::vector<prometheus::MetricFamily> Collect() const override;
 };
 

@@ -183,7 +183,7 @@ void SetMetric(const Exposition& exposition, const Family& family, const Series&
   }
 }
 
-// The same messages by the runtime that protoc's code needs.
+// Protocol buffers by the runtime that protoc's code needs.
 void EncodeProtobufByItsRuntime(benchmark::State& state, const Node& node) {
   SeriesMemory memory;
   const Exposition exposition = ExpositionOf(node, memory);
@@ -297,7 +297,7 @@ void RegisterNode(const std::string& name, const Node& node) {
   Register("BuildFamiliesUncached/" + name, BuildFamiliesUncached, node);
 }
 
-// What a simulated job left behind; `binaries` is the folder of all built programs.
+// The segments of a simulated job that has ended; `binaries` is the folder of all built programs.
 std::shared_ptr<const collector::NodeSnapshot> SimulatedJob(const std::filesystem::path& binaries) {
   const std::filesystem::path segments =
       std::filesystem::temp_directory_path() / std::to_string(getpid());

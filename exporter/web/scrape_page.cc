@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a request asks for, the page that it gets, and what else may come of it.
+// Requests for a page, and their answers.
 #include "exporter/web/scrape_page.h"
 
 #include <spdlog/spdlog.h>

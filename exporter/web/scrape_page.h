@@ -25,7 +25,7 @@ namespace nccl_exporter::exporter {
 // servers with two scrape jobs each. The next one gets status 503.
 inline constexpr int kScrapesPerAddress = 4;
 
-// For scrapers that do not tell their timeout: what Prometheus' default of 10 s leaves.
+// Time for scrapers that name no timeout: the rest of Prometheus' default of 10 s.
 inline constexpr std::chrono::milliseconds kDefaultScrapeBudget{9500};
 
 // Scrapes from their request to the end of their answer. Any thread.

@@ -12,7 +12,7 @@
 
 namespace nccl_exporter::exporter {
 
-// Of one operation, in seconds. NaN where fewer than two ranks of this node were timed.
+// Means of one operation, in seconds. NaN where fewer than two ranks of this node were timed.
 struct MeanTimes {
   double transfer = 0;
   double waiting = 0;  // of the ranks of this node, on average

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which path is answered by whom.
+// The paths of the web server, and what answers each.
 #pragma once
 
 #include <functional>

@@ -42,7 +42,7 @@ inline constexpr std::array kWebPaths{
     kPageNetworkPath, kPagePlotPath,     kPageTablesPath,        kPageViewPath,
     kPageWordsPath,   kPageIconPath,     kApiDocumentPath};
 
-// Of the runbook of an alert: with its name, or that of its file (NAME.md).
+// Followed by the name of an alert or of its runbook (NAME.md).
 inline constexpr std::string_view kRunbooksPath = "/docs/runbooks/";
 
 constexpr bool IsWebPath(std::string_view path) {
