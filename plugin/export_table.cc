@@ -13,10 +13,10 @@ namespace {
 template <typename Descriptor>
 struct Adapter {
   static constexpr bool kHasCallEvents = requires(Descriptor d) { d.collApi; };
-  static constexpr bool kHasCopyEngine = requires(Descriptor d) { d.ceColl; };
-  static constexpr bool kHasKernelChannels = requires(Descriptor d) { d.kernelCh; };
+  static constexpr bool kHasCopyEngine = requires(Descriptor d) { d.ceColl.func; };
+  static constexpr bool kHasKernelChannels = requires(Descriptor d) { d.kernelCh.channelId; };
   static constexpr bool kHasTimeStamps = requires(Descriptor d) { d.kernelCh.pTimer; };
-  static constexpr bool kHasProxySteps = requires(Descriptor d) { d.proxyStep; };
+  static constexpr bool kHasProxySteps = requires(Descriptor d) { d.proxyStep.step; };
   static constexpr bool kNamesCommunicatorPerEvent = requires(Descriptor d) { d.coll.commHash; };
 
     // Each event's start is one function with all that it calls, entered by a jump.

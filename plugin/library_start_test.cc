@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "plugin/library_fixture.h"
+#include "plugin/testing/library_fixture.h"
 
 namespace nccl_exporter::plugin {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts of the real shared library for events that NCCL announces.
-#include "plugin/library_fixture.h"
+#include "plugin/testing/library_fixture.h"
 
 namespace nccl_exporter::plugin {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "plugin/nccl/hand_made_environment.h"
+#include "plugin/testing/hand_made_environment.h"
 
 namespace nccl_exporter::plugin {
 namespace {

@@ -15,7 +15,7 @@
 #include <string>
 
 #include "plugin/nccl/profiler_abi.h"
-#include "plugin/trace/own_trace_file.h"
+#include "plugin/testing/own_trace_file.h"
 #include "proto/trace_ring.h"
 
 namespace nccl_exporter::plugin {

@@ -74,10 +74,10 @@ void Fill(D& d, const Event& event) {
     d.proxyOp.peer = event.peer;
     d.proxyOp.isSend = event.is_send ? 1 : 0;
   }
-  if constexpr (requires { d.proxyStep; }) {
+  if constexpr (requires { d.proxyStep.step; }) {
     if (event.type == abi::kProxyStep) d.proxyStep.step = event.step;
   }
-  if constexpr (requires { d.kernelCh; }) {
+  if constexpr (requires { d.kernelCh.channelId; }) {
     if (event.type == abi::kKernelCh) {
       d.kernelCh.channelId = event.channel;
       if constexpr (requires { d.kernelCh.pTimer; }) d.kernelCh.pTimer = event.gpu_ns;
@@ -88,7 +88,7 @@ void Fill(D& d, const Event& event) {
     if (event.type == abi::kCollApi) FillCall(d.collApi, event);
     if (event.type == abi::kP2pApi) FillCall(d.p2pApi, event);
   }
-  if constexpr (requires { d.ceColl; }) {
+  if constexpr (requires { d.ceColl.func; }) {
     if (event.type == abi::kCeColl) FillTask(d.ceColl, event);
   }
 }

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "plugin/nccl/hand_made_environment.h"
+#include "plugin/testing/hand_made_environment.h"
 
 namespace nccl_exporter::plugin {
 namespace {

@@ -53,74 +53,46 @@ inline constexpr int kStateProxyStepSendPeerWait = 20;
 // Those of a proxy operation (API v1 to v3): 0 to 7.
 inline constexpr int kLastStateProxyOp = 7;
 
-// --- Events, each with the first version that has this form
-// -----------------------------------------------------------
+// Events. A number behind a name is the first version that has this form. `Word`: a number in v1, a
+// text from v2 on.
 
-struct CollV1 {
+struct Named {  // by its communicator, which init names from v4 on
   const char* name;
   uint64_t commHash;
+};
+
+template <typename Word>
+struct CollWords {
   uint64_t seqNumber;
-  uint8_t func;
+  Word func;
   const void* sendBuff;
   void* recvBuff;
   size_t count;
   int root;
-  uint8_t datatype;
+  Word datatype;
+};
+
+struct CollV1 : Named, CollWords<uint8_t> {
   uint32_t op;
   size_t trafficBytes;
-  uint8_t nMaxChannels;
-  uint8_t nWarps;
-  uint8_t algo;
-  uint8_t proto;
-  int isCollnet;
-  int isNvls;
+  uint8_t nMaxChannels, nWarps, algo, proto;
+  int isCollnet, isNvls;
 };
 
-struct CollV2 {
-  const char* name;
-  uint64_t commHash;
-  uint64_t seqNumber;
-  const char* func;
-  const void* sendBuff;
-  void* recvBuff;
-  size_t count;
-  int root;
-  const char* datatype;
+struct CollV2 : Named, CollWords<const char*> {
   size_t trafficBytes;
-  uint8_t nMaxChannels;
-  uint8_t nWarps;
-  const char* algo;
-  const char* proto;
+  uint8_t nMaxChannels, nWarps;
+  const char *algo, *proto;
 };
 
-struct CollV3 {
-  const char* name;
-  uint64_t commHash;
-  uint64_t seqNumber;
-  const char* func;
-  const void* sendBuff;
-  void* recvBuff;
-  size_t count;
-  int root;
-  const char* datatype;
-  uint8_t nMaxChannels;
-  uint8_t nWarps;
-  const char* algo;
-  const char* proto;
+struct CollV3 : Named, CollWords<const char*> {
+  uint8_t nMaxChannels, nWarps;
+  const char *algo, *proto;
 };
 
-struct CollV4 {
-  uint64_t seqNumber;
-  const char* func;
-  const void* sendBuff;
-  void* recvBuff;
-  size_t count;
-  int root;
-  const char* datatype;
-  uint8_t nChannels;
-  uint8_t nWarps;
-  const char* algo;
-  const char* proto;
+struct CollV4 : CollWords<const char*> {
+  uint8_t nChannels, nWarps;
+  const char *algo, *proto;
 };
 
 struct CollV5 : CollV4 {
@@ -133,25 +105,17 @@ struct CollV7 : CollV5 {
   uint64_t userTag;
 };
 
-struct P2pV1 {
-  const char* name;
-  uint64_t commHash;
-  uint8_t func;
+template <typename Word>
+struct NamedP2p : Named {
+  Word func;
   void* buff;
-  uint8_t datatype;
+  Word datatype;
   size_t count;
   int peer;
 };
 
-struct P2pV2 {
-  const char* name;
-  uint64_t commHash;
-  const char* func;
-  void* buff;
-  const char* datatype;
-  size_t count;
-  int peer;
-};
+using P2pV1 = NamedP2p<uint8_t>;
+using P2pV2 = NamedP2p<const char*>;
 
 struct P2pV4 {
   const char* func;
@@ -173,10 +137,7 @@ struct P2pV7 : P2pV5 {
 struct ProxyOpV1 {
   pid_t pid;
   uint8_t channelId;
-  int peer;
-  int nSteps;
-  int chunkSize;
-  int isSend;
+  int peer, nSteps, chunkSize, isSend;
 };
 
 struct ProxyStepV1 {
@@ -214,69 +175,33 @@ struct P2pApiV5 {
   bool graphCaptured;
 };
 
-struct CeCollV6 {
-  uint64_t seqNumber;
-  const char* func;
-  const void* sendBuff;
-  void* recvBuff;
-  size_t count;
-  int root;
-  const char* datatype;
-};
+using CeCollV6 = CollWords<const char*>;
 
-// --- Descriptors
-// --------------------------------------------------------------------------------------------------------
+// Descriptors.
 
-struct DescriptorV1 {
+struct NoEvent {};
+
+template <typename Coll, typename P2p, typename ProxyStep, typename KernelCh>
+struct TaskDescriptor {
   uint8_t type;
   void* parentObj;
   int rank;
   union {
-    CollV1 coll;
-    P2pV1 p2p;
+    Coll coll;
+    P2p p2p;
     ProxyOpV1 proxyOp;
+    ProxyStep proxyStep;
+    KernelCh kernelCh;
   };
 };
+using DescriptorV1 = TaskDescriptor<CollV1, P2pV1, NoEvent, NoEvent>;
+using DescriptorV2 = TaskDescriptor<CollV2, P2pV2, ProxyStepV1, NoEvent>;
+using DescriptorV3 = TaskDescriptor<CollV3, P2pV2, ProxyStepV1, KernelChV3>;
+using DescriptorV4 = TaskDescriptor<CollV4, P2pV4, ProxyStepV1, KernelChV4>;
 
-struct DescriptorV2 {
-  uint8_t type;
-  void* parentObj;
-  int rank;
-  union {
-    CollV2 coll;
-    P2pV2 p2p;
-    ProxyOpV1 proxyOp;
-    ProxyStepV1 proxyStep;
-  };
-};
-
-struct DescriptorV3 {
-  uint8_t type;
-  void* parentObj;
-  int rank;
-  union {
-    CollV3 coll;
-    P2pV2 p2p;
-    ProxyOpV1 proxyOp;
-    ProxyStepV1 proxyStep;
-    KernelChV3 kernelCh;
-  };
-};
-
-struct DescriptorV4 {
-  uint8_t type;
-  void* parentObj;
-  int rank;
-  union {
-    CollV4 coll;
-    P2pV4 p2p;
-    ProxyOpV1 proxyOp;
-    ProxyStepV1 proxyStep;
-    KernelChV4 kernelCh;
-  };
-};
-
-struct DescriptorV5 {
+// From v5 on.
+template <typename Coll, typename P2p, typename CeColl>
+struct CallDescriptor {
   uint64_t type;
   void* parentObj;
   int rank;
@@ -284,47 +209,17 @@ struct DescriptorV5 {
     GroupApiV5 groupApi;
     CollApiV5 collApi;
     P2pApiV5 p2pApi;
-    CollV5 coll;
-    P2pV5 p2p;
+    Coll coll;
+    P2p p2p;
     ProxyOpV1 proxyOp;
     ProxyStepV1 proxyStep;
     KernelChV4 kernelCh;
+    CeColl ceColl;
   };
 };
-
-struct DescriptorV6 {
-  uint64_t type;
-  void* parentObj;
-  int rank;
-  union {
-    GroupApiV5 groupApi;
-    CollApiV5 collApi;
-    P2pApiV5 p2pApi;
-    CollV5 coll;
-    P2pV5 p2p;
-    ProxyOpV1 proxyOp;
-    ProxyStepV1 proxyStep;
-    KernelChV4 kernelCh;
-    CeCollV6 ceColl;
-  };
-};
-
-struct DescriptorV7 {
-  uint64_t type;
-  void* parentObj;
-  int rank;
-  union {
-    GroupApiV5 groupApi;
-    CollApiV5 collApi;
-    P2pApiV5 p2pApi;
-    CollV7 coll;
-    P2pV7 p2p;
-    ProxyOpV1 proxyOp;
-    ProxyStepV1 proxyStep;
-    KernelChV4 kernelCh;
-    CeCollV6 ceColl;
-  };
-};
+using DescriptorV5 = CallDescriptor<CollV5, P2pV5, NoEvent>;
+using DescriptorV6 = CallDescriptor<CollV5, P2pV5, CeCollV6>;
+using DescriptorV7 = CallDescriptor<CollV7, P2pV7, CeCollV6>;
 
 // Arguments of a state record; the pointer may be NULL. `pTimer`: KernelChStop (since v4).
 // The number of bytes: of proxy steps since v4, of proxy operations up to v3.

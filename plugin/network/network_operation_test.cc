@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "plugin/network/scripted_clock.h"
+#include "plugin/testing/scripted_clock.h"
 
 namespace nccl_exporter::plugin {
 namespace {

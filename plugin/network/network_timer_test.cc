@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "plugin/network/network_timer_fixture.h"
+#include "plugin/testing/network_timer_fixture.h"
 
 namespace nccl_exporter::plugin {
 namespace {

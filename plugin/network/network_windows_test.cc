@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "plugin/network/scripted_clock.h"
+#include "plugin/testing/scripted_clock.h"
 
 namespace nccl_exporter::plugin {
 namespace {

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <thread>
 
-#include "plugin/operations/communicator_fixture.h"
+#include "plugin/testing/communicator_fixture.h"
 
 namespace nccl_exporter::plugin {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records of a communicator for operations that NCCL reports as it should.
-#include "plugin/operations/communicator_fixture.h"
+#include "plugin/testing/communicator_fixture.h"
 
 namespace nccl_exporter::plugin {
 namespace {

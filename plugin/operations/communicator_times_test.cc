@@ -2,7 +2,7 @@
 // Times of a communicator that wait for proof.
 #include <deque>
 
-#include "plugin/operations/communicator_fixture.h"
+#include "plugin/testing/communicator_fixture.h"
 
 namespace nccl_exporter::plugin {
 namespace {

@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "plugin/survival/survival_fixture.h"
-#include "plugin/trace/own_trace_file.h"
+#include "plugin/testing/own_trace_file.h"
 
 namespace {
 

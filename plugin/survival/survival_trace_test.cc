@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plugin/survival/survival_fixture.h"
-#include "plugin/trace/own_trace_file.h"
+#include "plugin/testing/own_trace_file.h"
 
 namespace nccl_exporter::plugin::survival {
 namespace {

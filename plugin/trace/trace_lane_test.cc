@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "plugin/trace/trace_session_fixture.h"
+#include "plugin/testing/trace_session_fixture.h"
 
 namespace nccl_exporter::plugin {
 namespace {

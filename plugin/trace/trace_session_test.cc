@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "plugin/trace/trace_session_fixture.h"
+#include "plugin/testing/trace_session_fixture.h"
 
 namespace nccl_exporter::plugin {
 namespace {

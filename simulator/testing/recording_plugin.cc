@@ -144,7 +144,7 @@ void WriteFields(std::ostream& out, const Descr& d) {
     // event.
     out << " step=" << *reinterpret_cast<const int*>(reinterpret_cast<const char*>(&d) + 24);
   }
-  if constexpr (requires { d.kernelCh; }) {
+  if constexpr (requires { d.kernelCh.channelId; }) {
     if (type == 64) out << " channel=" << int{d.kernelCh.channelId};
     if constexpr (requires { d.kernelCh.pTimer; }) {
       if (type == 64) out << " ptimer=" << d.kernelCh.pTimer;

@@ -37,6 +37,7 @@ ROOMS = [
     "plugin/operations/overrun",
     "plugin/segment",
     "plugin/survival",
+    "plugin/testing",
     "plugin/timing",
     "plugin/trace",
     "proto",

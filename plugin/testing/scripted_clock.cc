@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/network/scripted_clock.h"
+#include "plugin/testing/scripted_clock.h"
 
 #include <time.h>
 

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "plugin/network/network_timer.h"
-#include "plugin/network/scripted_clock.h"
+#include "plugin/testing/scripted_clock.h"
 
 namespace nccl_exporter::plugin {
 

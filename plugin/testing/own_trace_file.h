@@ -9,7 +9,7 @@
 #include <string>
 #include <system_error>
 
-#include "plugin/trace/trace_requester.h"
+#include "plugin/testing/trace_requester.h"
 #include "proto/trace_ring.h"
 
 namespace nccl_exporter::plugin {
