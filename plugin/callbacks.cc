@@ -54,8 +54,8 @@ void Callbacks::StampTracedChannel(Process& process, Handle handle, uint64_t tim
       process.communicators().Owner(handle, HandleKind::kTracedKernelChannel);
   if (communicator == nullptr) return process.CountLoss(Loss::kUnknownHandle);
   const std::optional<uint64_t> start_ns =
-      communicator->parts().UnstampedStart(handle.Ticket(), handle.Channel());
-  communicator->parts().StampChannel(handle.Ticket(), handle.Channel(), time_ns);
+      communicator->UnstampedStart(handle.Ticket(), handle.Channel());
+  communicator->StampChannel(handle.Ticket(), handle.Channel(), time_ns);
   if (!start_ns) return;
   communicator->trace_lanes().progress().Write(
       trace_ring::MakeChannel(handle.Channel(), handle.Ticket(), *start_ns, time_ns));
@@ -73,7 +73,7 @@ void* Callbacks::StartProxyOperation(void* task, ProxyOperationStart start) {
     return process_.CountLoss(Loss::kUnknownHandle), nullptr;
   }
   const bool is_followed = has_ticket && communicator->source() == TimingSource::kProxy &&
-                           communicator->parts().StartProxy(handle.Ticket());
+                           communicator->StartProxy(handle.Ticket());
   NetworkTimer* const network = communicator->network();
   if (network == nullptr || !handle.NetworkFlag())
     return is_followed ? handle.As(HandleKind::kProxyOperation).Pointer() : nullptr;
@@ -114,12 +114,11 @@ void Callbacks::StopNetworkOperation(Handle handle) {
   if (NetworkTimer* const network = NetworkOf(handle)) network->Stop(handle.NetworkBits());
   if (!communicators_.Fits(handle, HandleKind::kTimedProxyOperation)) return;
   if (Communicator* const owner = communicators_.OwnerOf(handle)) {
-    owner->parts().StopProxy(NetworkTimer::TicketOf(handle.NetworkBits()),
-                             NetworkTimer::kTicketMask);
+    owner->StopProxy(NetworkTimer::TicketOf(handle.NetworkBits()), NetworkTimer::kTicketMask);
   }
 }
 
-void Callbacks::StopOther(Handle handle) {
+void Callbacks::StopRare(Handle handle) {
   if (handle.bits == 0) return;
   Communicator* const owner = communicators_.OwnerOf(handle);
   switch (communicators_.KindOf(handle)) {
@@ -128,13 +127,13 @@ void Callbacks::StopOther(Handle handle) {
     case HandleKind::kUnfollowed:
       return;
     case HandleKind::kTracedKernelChannel:
-      if (owner != nullptr) return owner->parts().StopChannel(handle.Ticket(), handle.Channel());
+      if (owner != nullptr) return owner->StopChannel(handle.Ticket(), handle.Channel());
       break;
     case HandleKind::kGroup:
       if (owner != nullptr) return owner->CloseLaunch(handle.Ticket());
       break;
     case HandleKind::kProxyOperation:
-      if (owner != nullptr) return owner->parts().StopProxy(handle.Ticket());
+      if (owner != nullptr) return owner->StopProxy(handle.Ticket());
       break;
     case HandleKind::kTimedProxyOperation:
     case HandleKind::kNetworkOperation:

@@ -106,7 +106,9 @@ class Callbacks {
     if (network == nullptr) RefuseStep(handle);
     return network;
   }
+  template <bool kHasTimeStamp>
   void StopOther(Handle handle);
+  void StopRare(Handle handle);
   void StopNetworkOperation(Handle handle);
 
   Process& process_;
@@ -119,7 +121,7 @@ inline void* Callbacks::StartCallGroup(void* context, int depth) {
   const Handle from = Handle::From(context);
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
-  communicator->NoteCallGroup(depth);
+  communicator->work_items().NoteGroup(depth);
   return from.With(HandleKind::kGroupApi, 0).Pointer();
 }
 
@@ -141,7 +143,7 @@ inline void* Callbacks::StartCall(void* context, Function function, bool is_capt
         .Pointer();
   }
   const uint64_t now_ns = NowNs();
-  communicator->NoteWorkItem(now_ns);
+  communicator->work_items().NoteCall(now_ns);
   return Handle::Of(communicators_.Salt(), HandleKind::kCall,
                     process_.call_clock().PayloadOf(now_ns))
       .WithSteps(has_steps)
@@ -210,6 +212,8 @@ inline void* Callbacks::StartTask(void* context, OperationStart& start, const Ta
   if (start.is_symmetric) PlaceInSymmetricPlan(start, *communicator);
   start.message_bytes = MessageBytes(start.function, count, element_bytes,
                                      communicators_.RanksOf(from, *communicator));
+  start.is_alone = start.has_call_events && start.call_is_bound && !start.is_replay &&
+                   !process_.host_announcements().ArePossible();
   start.is_to_self = start.peer >= 0 && start.peer == communicator->rank();
   start.has_no_parts = start.is_to_self && communicator->source() == TimingSource::kProxy;
   const uint64_t trace_flags = process_.TraceFlags(start.call_ns, *communicator);
@@ -238,10 +242,8 @@ template <bool kHasTimeStamp>
   Communicator* communicator = communicators_.Owner(handle, HandleKind::kOperation);
   if (communicator == nullptr || channel >= Handle::kMaxChannels)
     return RefuseChannel(handle, channel);
-  if (communicator->source() == TimingSource::kProxy)
-    return nullptr;  // another program changed the mask
   if constexpr (!kHasTimeStamp) gpu_ns = NowNs();
-  if (!communicator->parts().StartChannel(handle.Ticket(), channel, gpu_ns)) return nullptr;
+  if (!communicator->StartChannel(handle.Ticket(), channel, gpu_ns)) return nullptr;
   return handle.OfChannel(channel).Pointer();
 }
 
@@ -249,7 +251,7 @@ template <bool kHasTimeStamp>
   const Handle handle = Handle::From(pointer);
   Communicator* communicator = communicators_.Owner(handle, HandleKind::kKernelChannel);
   if (communicator == nullptr) return StampTracedChannel(process_, handle, gpu_ns);
-  communicator->parts().StampChannel(handle.Ticket(), handle.Channel(), gpu_ns);
+  communicator->StampChannel(handle.Ticket(), handle.Channel(), gpu_ns);
 }
 
 [[gnu::always_inline]] inline void* Callbacks::StartProxyStep(void* proxy_operation, int step) {
@@ -278,22 +280,25 @@ template <bool kHasTimeStamp>
 template <bool kHasTimeStamp>
 [[gnu::always_inline]] inline void Callbacks::Stop(void* pointer) {
   const Handle handle = Handle::From(pointer);
-  const HandleKind kind = communicators_.KindOf(handle);
-  if (kind == HandleKind::kOperation || kind == HandleKind::kCall)
-    return;  // "handed over", not "done"
-  if (kind != HandleKind::kKernelChannel) {
-    if constexpr (!kHasTimeStamp) {
-      if (kind == HandleKind::kTracedKernelChannel) StampTracedChannel(process_, handle, NowNs());
-    }
-    if (kind != HandleKind::kNetworkStep) return StopOther(handle);
-    NetworkTimer* const network = NetworkOf(handle);
-    return network != nullptr ? network->StopStep(handle.NetworkBits()) : void();
-  }
+  if (!communicators_.Fits(handle, HandleKind::kKernelChannel))
+    return StopOther<kHasTimeStamp>(handle);
   Communicator* communicator = communicators_.OwnerOf(handle);
   if (communicator == nullptr) return process_.CountLoss(Loss::kUnknownHandle);
   if constexpr (!kHasTimeStamp)
-    communicator->parts().StampChannel(handle.Ticket(), handle.Channel(), NowNs());
-  communicator->parts().StopChannel(handle.Ticket(), handle.Channel());
+    communicator->StampChannel(handle.Ticket(), handle.Channel(), NowNs());
+  communicator->StopChannel(handle.Ticket(), handle.Channel());
+}
+
+template <bool kHasTimeStamp>
+[[gnu::always_inline]] inline void Callbacks::StopOther(Handle handle) {
+  const HandleKind kind = communicators_.KindOf(handle);
+  if (kind == HandleKind::kOperation || kind == HandleKind::kCall)
+    return;  // "handed over", not "done"
+  if constexpr (!kHasTimeStamp) {
+    if (kind == HandleKind::kTracedKernelChannel) StampTracedChannel(process_, handle, NowNs());
+  }
+  if (kind != HandleKind::kNetworkStep) return StopRare(handle);
+  if (NetworkTimer* const network = NetworkOf(handle)) network->StopStep(handle.NetworkBits());
 }
 
 }  // namespace nccl_exporter::plugin

@@ -40,10 +40,10 @@ uint32_t CommunicatorTable::LongestClosed() const {
 
 bool CommunicatorTable::Prepare(Segment& segment, uint32_t slot) {
   if (!segment.Reserve(slot, NextGeneration(slot))) return false;
-  if (communicators_[slot].load(std::memory_order_relaxed) != nullptr) return true;
+  if (LoadRelaxed(communicators_[slot]) != nullptr) return true;
   Communicator* const communicator = MakeMapped<Communicator>();
   if (communicator == nullptr) return false;
-  communicators_[slot].store(communicator, std::memory_order_release);
+  StoreRelease(communicators_[slot], communicator);
   return true;
 }
 
@@ -58,7 +58,7 @@ Handle CommunicatorTable::OpenSlot(uint32_t slot, bool has_identity) {
 
 Communicator* CommunicatorTable::FindOverflow(Handle context) const {
   if (!Fits(context, HandleKind::kContext) || !IsOverflow(context.Slot())) return nullptr;
-  return communicators_[context.Slot()].load(std::memory_order_relaxed);
+  return LoadRelaxed(communicators_[context.Slot()]);
 }
 
 }  // namespace nccl_exporter::plugin

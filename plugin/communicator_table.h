@@ -37,7 +37,7 @@ class CommunicatorTable {
   // Slots of the segment; the last one is shared by all communicators that have none.
   void Open(uint32_t slot_count) { slot_count_ = slot_count; }
   // From here on callbacks find their communicators.
-  void StoreSalt(uint16_t salt) { salt_.store(salt, std::memory_order_release); }
+  void StoreSalt(uint16_t salt) { StoreRelease(salt_, salt); }
   // A place for a new communicator. In this order: closed for the retention time, which takes no
   // further memory; never used; the one closed longest ago, since a live communicator is worth more
   // than the counts of a finalized one. The overflow slot if there is none; *why is then set.
@@ -57,7 +57,7 @@ class CommunicatorTable {
 
   // Any thread.
 
-  uint16_t Salt() const { return salt_.load(std::memory_order_acquire); }
+  uint16_t Salt() const { return LoadAcquire(salt_); }
   uint32_t overflow_slot() const { return slot_count_ - 1; }
   bool IsOverflow(uint32_t slot) const { return slot == overflow_slot(); }
 
@@ -66,7 +66,7 @@ class CommunicatorTable {
     const uint32_t slot = context.Slot();
     if (context.bits == 0 || LoadAcquire(contexts_[slot]) != context.bits)
       return FindOverflow(context);
-    return communicators_[slot].load(std::memory_order_relaxed);
+    return LoadRelaxed(communicators_[slot]);
   }
   // The communicator that a handle of ours belongs to, or nullptr.
   Communicator* OwnerOf(Handle handle) const { return InSlot(handle.Slot()); }
@@ -74,9 +74,7 @@ class CommunicatorTable {
   Communicator* Owner(Handle handle, HandleKind kind) const {
     return Fits(handle, kind) ? OwnerOf(handle) : nullptr;
   }
-  Communicator* InSlot(uint32_t slot) const {
-    return communicators_[slot].load(std::memory_order_acquire);
-  }
+  Communicator* InSlot(uint32_t slot) const { return LoadAcquire(communicators_[slot]); }
 
   bool IsOurs(Handle handle) const {
     const uint16_t salt = Salt();

@@ -23,6 +23,8 @@
 
 #include <atomic>
 
+#include "plugin/segment/atomics.h"
+
 namespace nccl_exporter::plugin {
 
 // All zeros is its first state, as in a forked child.
@@ -33,12 +35,12 @@ class HostAnnouncements {
   void Open(const char* launch_blocking) {
     const bool is_off = launch_blocking == nullptr || launch_blocking[0] == '\0' ||
                         (launch_blocking[0] == '0' && launch_blocking[1] == '\0');
-    if (!is_off) are_possible_.store(true, std::memory_order_relaxed);
+    if (!is_off) StoreRelaxed(are_possible_, true);
   }
   // A call is being captured, or another program has changed the event mask: calls may have been
   // captured that were not announced.
-  void SetPossible() { are_possible_.store(true, std::memory_order_relaxed); }
-  bool ArePossible() const { return are_possible_.load(std::memory_order_relaxed); }
+  void SetPossible() { StoreRelaxed(are_possible_, true); }
+  bool ArePossible() const { return LoadRelaxed(are_possible_); }
 
  private:
   std::atomic<bool> are_possible_;

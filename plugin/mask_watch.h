@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "plugin/operations/handle.h"
+#include "plugin/segment/atomics.h"
 
 namespace nccl_exporter::plugin {
 
@@ -20,21 +21,21 @@ class MaskWatch {
  public:
   // Under the lock. The communicator's copy of libnccl has `stored` in its mask.
   void Begin(uint32_t slot, const int* mask, int stored) {
-    masks_[slot].stored.store(stored, std::memory_order_relaxed);
-    masks_[slot].mask.store(mask, std::memory_order_relaxed);
+    StoreRelaxed(masks_[slot].stored, stored);
+    StoreRelaxed(masks_[slot].mask, mask);
   }
-  void End(uint32_t slot) { masks_[slot].mask.store(nullptr, std::memory_order_relaxed); }
+  void End(uint32_t slot) { StoreRelaxed(masks_[slot].mask, nullptr); }
   bool IsWatched(uint32_t slot, const int* mask) const {
-    return masks_[slot].mask.load(std::memory_order_relaxed) == mask;
+    return LoadRelaxed(masks_[slot].mask) == mask;
   }
 
   // The communicator's mask, if another program has changed it; else nullptr. Its address is loaded
   // once, for another thread may end the watch meanwhile.
   const int* Overridden(uint32_t slot) const {
-    const int* const mask = masks_[slot].mask.load(std::memory_order_relaxed);
+    const int* const mask = LoadRelaxed(masks_[slot].mask);
     if (mask == nullptr) return nullptr;
     const int present = __atomic_load_n(mask, __ATOMIC_RELAXED) & ~kNetworkBit;
-    const bool is_own = present == masks_[slot].stored.load(std::memory_order_relaxed);
+    const bool is_own = present == LoadRelaxed(masks_[slot].stored);
     return is_own ? nullptr : mask;
   }
   // Under the lock, at an init of the copy that `mask` belongs to: whether one of its communicators

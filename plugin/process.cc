@@ -138,7 +138,7 @@ void Process::OpenOverflow() {
   StoreRelease(slot->state, layout::StateWord(1, layout::SlotState::kLive));
   Communicator* communicator = communicators_.InSlot(overflow);
   communicator->recorder().ShareSlot();
-  communicator->Open(TimingSource::kNone, -1, 0, slot, segment_.header());
+  communicator->Open({.slot = slot, .header = segment_.header()});
   communicator->trace_lanes().Open(overflow, 0, &trace_);
 }
 
@@ -234,8 +234,13 @@ Handle Process::OpenSlot(uint32_t index, const InitRequest& request,
   slot->local_rank = static_cast<uint64_t>(numbers.local_rank + 1);
   slot->world_size = static_cast<uint64_t>(numbers.world_size);
 
-  communicators_.InSlot(index)->Open(policy.source, request.rank, ranks, slot, segment_.header(),
-                                     policy.causes, policy.times_are_on_probation);
+  communicators_.InSlot(index)->Open({.source = policy.source,
+                                      .rank = request.rank,
+                                      .ranks = ranks,
+                                      .slot = slot,
+                                      .header = segment_.header(),
+                                      .causes = policy.causes,
+                                      .times_are_on_probation = policy.times_are_on_probation});
   communicators_.InSlot(index)->trace_lanes().Open(index, request.id, &trace_);
   const Handle context = communicators_.OpenSlot(index, request.is_known);
   StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kLive));

@@ -38,7 +38,7 @@ class Process {
   // The instance, made on first use; nullptr if there is no memory for it. Any thread.
   static Process* Obtain();
   // The instance if init was ever called, else nullptr.
-  static Process* Get() { return instance_.load(std::memory_order_acquire); }
+  static Process* Get() { return LoadAcquire(instance_); }
 
   // Sets *context and *mask.
   void Init(const InitRequest& request, void** context, int* mask);

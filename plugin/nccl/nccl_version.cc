@@ -15,8 +15,7 @@ void* FindIn(void* library, const char* name, const void* base) {
   void* const symbol = dlsym(library, name);
   dlclose(library);
   Dl_info info{};
-  const bool is_there =
-      symbol != nullptr && dladdr(symbol, &info) != 0 && info.dli_fbase == base;
+  const bool is_there = symbol != nullptr && dladdr(symbol, &info) != 0 && info.dli_fbase == base;
   return is_there ? symbol : nullptr;
 }
 

@@ -12,9 +12,9 @@ int FindNcclVersion(const void* address_in_nccl);
 
 // The number that the caller has for a log level of NVIDIA's (abi::kLogWarn, abi::kLogInfo). RCCL
 // and NCCLX have inserted ERROR below WARN, so that NVIDIA's INFO is their WARN: a line of ours
-// would be shown as a warning, and kept as the last error. Both export ncclAllToAllv, which NVIDIA's
-// NCCL does not have. RCCL before 2.27.7 does too, and has NVIDIA's numbers: there INFO becomes
-// ABORT, which is shown with NCCL_DEBUG=TRACE only.
+// would be shown as a warning, and kept as the last error. Both export ncclAllToAllv, which
+// NVIDIA's NCCL does not have. RCCL before 2.27.7 does too, and has NVIDIA's numbers: there INFO
+// becomes ABORT, which is shown with NCCL_DEBUG=TRACE only.
 int LogLevelOf(const void* logger, int level);
 
 }  // namespace nccl_exporter::plugin

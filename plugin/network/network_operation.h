@@ -75,10 +75,9 @@ class NetworkOperation {
     StoreRelaxed(first_bytes_, kNoBytes);
     for (AtomicU64& sum : sums_) StoreRelaxed(sum, 0);
     for (AtomicU64& taken : taken_) StoreRelaxed(taken, 0);
-    head_.store(0, std::memory_order_relaxed);
-    short_phase_.store(is_send ? step_phase::kSendPeer : step_phase::kFirst,
-                       std::memory_order_relaxed);
-    is_broken_.store(false, std::memory_order_relaxed);
+    StoreRelaxed(head_, 0);
+    StoreRelaxed(short_phase_, is_send ? step_phase::kSendPeer : step_phase::kFirst);
+    StoreRelaxed(is_broken_, false);
   }
 
   // False if the step does not follow the ones before: nothing of the operation counts then. A
@@ -111,8 +110,7 @@ class NetworkOperation {
         StoreRelaxed(steps_, steps | kRepeated << place * 8);
       return true;
     }
-    const bool has_length =
-        (present & (kPhaseMask | kRepeated)) != short_phase_.load(std::memory_order_relaxed);
+    const bool has_length = (present & (kPhaseMask | kRepeated)) != LoadRelaxed(short_phase_);
     if (place == Head() && has_length) Charge(present_phase);
     const uint64_t change = present ^ (uint64_t{tag} << kTagShift | phase);
     StoreRelaxed(steps_, steps ^ change << place * 8);
@@ -128,7 +126,7 @@ class NetworkOperation {
     if (place != Head()) return Break(), true;
     Charge(present & kPhaseMask);
     StoreRelaxed(steps_, steps ^ present << place * 8);
-    head_.store(static_cast<uint8_t>(PlaceOf(place + 1)), std::memory_order_relaxed);
+    StoreRelaxed(head_, static_cast<uint8_t>(PlaceOf(place + 1)));
     return true;
   }
   // So many steps have ended. Up to 2.26 NCCL stops only the first of those that it finds ended in
@@ -143,7 +141,7 @@ class NetworkOperation {
     return StopStep(Head(), tag);
   }
   // From here on nothing of the operation counts.
-  void Break() { is_broken_.store(true, std::memory_order_relaxed); }
+  void Break() { StoreRelaxed(is_broken_, true); }
 
   void AddBytes(uint64_t bytes) { ExclusiveAdd(bytes_, bytes); }
   // Notes the sum of all bytes that the operation's arguments have carried so far, as NCCL up to
@@ -176,7 +174,7 @@ class NetworkOperation {
   }
 
   bool IsUnderWay() const { return LoadRelaxed(steps_) != 0; }
-  bool IsBroken() const { return is_broken_.load(std::memory_order_relaxed); }
+  bool IsBroken() const { return LoadRelaxed(is_broken_); }
   NetworkTimes Times(bool is_send) const {
     NetworkTimes times{.bytes = LoadRelaxed(bytes_)};
     for (size_t i = 0; i < sums_.size(); ++i)
@@ -210,7 +208,7 @@ class NetworkOperation {
   static constexpr uint64_t kNoBytes = ~uint64_t{0};
 
   static uint64_t ByteIn(uint64_t steps, uint32_t place) { return steps >> place * 8 & 0xff; }
-  uint32_t Head() const { return head_.load(std::memory_order_relaxed); }
+  uint32_t Head() const { return LoadRelaxed(head_); }
   void Charge(uint64_t phase) {
     const uint64_t now = NowNs();
     const uint64_t since = LoadRelaxed(since_);

@@ -10,7 +10,7 @@ void NetworkTimer::Open(layout::CommunicatorSlot* slot, layout::SegmentHeader* h
     header_ = header;
     lane_ = lane;
   }
-  windows_.store(windows, std::memory_order_relaxed);
+  StoreRelaxed(windows_, windows);
   is_open_.store(true);
   BeginLaunch();
   StoreRelaxed(slot->network.share_ppm, windows->SharePpm());

@@ -55,19 +55,18 @@ class NetworkTimer {
   // Gives up on what is under way. Under the lock.
   void Finalize();
 
-  NetworkWindows& windows() { return *windows_.load(std::memory_order_relaxed); }
+  NetworkWindows& windows() { return *LoadRelaxed(windows_); }
 
   // The thread that launches operations of the communicator.
 
   // NCCL has read the event mask for all calls of a launch that is announced now.
-  void BeginLaunch() { is_launch_taken_.store(windows().IsOpen(), std::memory_order_relaxed); }
+  void BeginLaunch() { StoreRelaxed(is_launch_taken_, windows().IsOpen()); }
   // Whether the operations of this launch that NCCL asks about are timed. NCCL asks about a call
   // only if its bit was set then. It asks about each replay of a graph that was captured with the
   // bit: those that are launched in a window are taken. Where it is not known whether an operation
   // is a replay, it may be one.
   bool Takes(bool is_known_call) {
-    return (is_known_call && !windows().IsHeld()) ||
-           is_launch_taken_.load(std::memory_order_relaxed);
+    return (is_known_call && !windows().IsHeld()) || LoadRelaxed(is_launch_taken_);
   }
 
   // The progress thread.

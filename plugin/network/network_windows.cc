@@ -14,23 +14,23 @@ TimeWindows NetworkWindows::OfShare(uint32_t share_ppm, uint64_t period_ns) {
 }
 
 void NetworkWindows::Open(int* mask, int own_mask, const TimeWindows& windows) {
-  own_mask_.store(own_mask, std::memory_order_relaxed);
+  StoreRelaxed(own_mask_, own_mask);
   StoreRelaxed(period_ns_, windows.period_ns);
   StoreRelaxed(window_ns_, windows.window_ns);
   const bool is_always_open = windows.window_ns >= windows.period_ns;
-  is_open_.store(is_always_open, std::memory_order_relaxed);
-  is_held_.store(false, std::memory_order_relaxed);
+  StoreRelaxed(is_open_, is_always_open);
+  StoreRelaxed(is_held_, false);
   StoreRelaxed(open_until_ns_, 0);
   StoreRelaxed(next_change_ns_, is_always_open ? kNever : 0);
-  mask_.store(mask, std::memory_order_release);
+  StoreRelease(mask_, mask);
 }
 
 void NetworkWindows::Close() {
   StoreRelaxed(next_change_ns_, kNever);
-  is_open_.store(false, std::memory_order_relaxed);
-  is_held_.store(false, std::memory_order_relaxed);
+  StoreRelaxed(is_open_, false);
+  StoreRelaxed(is_held_, false);
   StoreBit();
-  mask_.store(&idle_mask_, std::memory_order_relaxed);
+  StoreRelaxed(mask_, &idle_mask_);
 }
 
 uint32_t NetworkWindows::SharePpm() const {
@@ -41,12 +41,12 @@ uint32_t NetworkWindows::SharePpm() const {
 }
 
 void NetworkWindows::StoreBit() {
-  int* const mask = mask_.load(std::memory_order_acquire);
+  int* const mask = LoadAcquire(mask_);
   const int bit = IsOpen() || IsHeld() ? kStepBit : 0;
   int present = __atomic_load_n(mask, __ATOMIC_ACQUIRE);
   for (int i = 0; i < kAttempts; ++i) {
     const int others = present & ~kStepBit;
-    if (others != own_mask_.load(std::memory_order_relaxed)) return;
+    if (others != LoadRelaxed(own_mask_)) return;
     if (__atomic_compare_exchange_n(mask, &present, others | bit, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
       return;
@@ -54,7 +54,7 @@ void NetworkWindows::StoreBit() {
 }
 
 void NetworkWindows::Hold() {
-  is_held_.store(true, std::memory_order_relaxed);
+  StoreRelaxed(is_held_, true);
   StoreBit();
 }
 
@@ -68,12 +68,12 @@ void NetworkWindows::Change(uint64_t now_ns) {
   if (is_changing_.exchange(true, std::memory_order_acquire)) return;  // another thread is at it
   const uint64_t realtime_ns = ReadClock(CLOCK_REALTIME);
   const WindowPhase phase = PhaseOf(realtime_ns);
-  is_open_.store(phase.is_open, std::memory_order_relaxed);
-  is_held_.store(false, std::memory_order_relaxed);
+  StoreRelaxed(is_open_, phase.is_open);
+  StoreRelaxed(is_held_, false);
   StoreBit();
   StoreRelaxed(next_change_ns_,
                now_ns + std::min(phase.edge_ns - realtime_ns, LoadRelaxed(period_ns_)));
-  is_changing_.store(false, std::memory_order_release);
+  StoreRelease(is_changing_, false);
 }
 
 }  // namespace nccl_exporter::plugin

@@ -43,7 +43,7 @@ class NetworkWindows {
   // window as long as the period is always open.
   void Open(int* mask, int own_mask, const TimeWindows& windows);
   void Close();
-  bool Serves(const int* mask) const { return mask_.load(std::memory_order_relaxed) == mask; }
+  bool Serves(const int* mask) const { return LoadRelaxed(mask_) == mask; }
   bool IsInUse() const { return communicators_ != 0; }
   void Join() { ++communicators_; }
   // The last one closes: the copy may be unloaded.
@@ -55,7 +55,7 @@ class NetworkWindows {
 
   // Any thread, at any time.
 
-  bool IsOpen() const { return is_open_.load(std::memory_order_relaxed); }
+  bool IsOpen() const { return LoadRelaxed(is_open_); }
   // An operation is announced at this time (CLOCK_MONOTONIC): opens or closes a window that is due.
   void Note(uint64_t now_ns) {
     if (now_ns >= LoadRelaxed(next_change_ns_)) Change(now_ns);
@@ -65,12 +65,11 @@ class NetworkWindows {
     if (!IsHeld()) Hold();
   }
   // The bit is set, whether a window is open or not.
-  bool IsHeld() const { return is_held_.load(std::memory_order_relaxed); }
+  bool IsHeld() const { return LoadRelaxed(is_held_); }
   // Whether NCCL reports the steps of an operation that is called now. Of windows that serve a mask
   // or have served one.
   bool AsksForSteps() const {
-    return (__atomic_load_n(mask_.load(std::memory_order_relaxed), __ATOMIC_RELAXED) & kStepBit) !=
-           0;
+    return (__atomic_load_n(LoadRelaxed(mask_), __ATOMIC_RELAXED) & kStepBit) != 0;
   }
   // Share of time in which operations are timed, in millionths.
   uint32_t SharePpm() const;
@@ -92,7 +91,7 @@ class NetworkWindows {
     return {.period_ns = LoadRelaxed(period_ns_), .window_ns = LoadRelaxed(window_ns_)};
   }
   bool IsServing() const {
-    const int* const mask = mask_.load(std::memory_order_acquire);
+    const int* const mask = LoadAcquire(mask_);
     return mask != nullptr && mask != &idle_mask_;
   }
   WindowPhase PhaseOf(uint64_t realtime_ns) const;

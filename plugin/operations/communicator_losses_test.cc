@@ -11,7 +11,7 @@ namespace nccl_exporter::plugin {
 class CommunicatorPeer {
  public:
   static void GiveUp(Communicator& communicator, uint64_t ticket) {
-    communicator.completer().GiveUp(communicator.shared().At(ticket), ticket, NowNs());
+    communicator.GiveUp(communicator.At(ticket), ticket, NowNs());
   }
 };
 
@@ -30,13 +30,13 @@ TEST_F(CommunicatorTest, CountsWhatIsIncompleteAtFinalizeAndStartsAnewWithAllEnt
   Open(TimingSource::kKernel);
   const uint64_t launch = communicator_->OpenLaunch();
   const uint64_t lost = communicator_->StartOperation(AllReduce(8, 2, launch));
-  communicator_->parts().StartChannel(lost, 0, 1000);
+  communicator_->StartChannel(lost, 0, 1000);
   communicator_->StartOperation(AllReduce(8, 2));
   communicator_->Finalize();
   EXPECT_EQ(Losses(Loss::kIncompleteAtFinalize), 2u);
   EXPECT_EQ(Completed(Function::kAllReduce), 0u);
   EXPECT_EQ(InFlight(), 0u);
-  communicator_->parts().StopChannel(lost, 0);
+  communicator_->StopChannel(lost, 0);
   EXPECT_EQ(Losses(Loss::kAfterCompletion) + Losses(Loss::kStaleHandle), 1u);
   for (uint64_t i = 0; i < 3 * kOperationEntries; ++i) {
     RunNext(communicator_->StartOperation(AllReduce(8, 1)));
@@ -67,7 +67,7 @@ TEST_F(CommunicatorTest, GivesUpAnOperationThatLaterOnesHaveOvertakenWhenItsPlac
   EXPECT_EQ(Losses(Loss::kInFlightFull), 0u);
   EXPECT_EQ(Completed(Function::kAllReduce), kOperationEntries + 1);
   EXPECT_EQ(Timed(Function::kAllReduce), kOperationEntries);
-  communicator_->parts().StartChannel(lost, 0, 5000);
+  communicator_->StartChannel(lost, 0, 5000);
   EXPECT_EQ(Losses(Loss::kStaleHandle), 1u);
 }
 
@@ -78,19 +78,19 @@ TEST_F(CommunicatorTest, IgnoresEventsOfOperationsThatAreGone) {
   RunChannel(ticket, 0, 1000, 2000);
   EXPECT_EQ(Completed(Function::kAllReduce), 1u);
   EXPECT_EQ(Losses(Loss::kAfterCompletion), 3u);
-  communicator_->parts().StopChannel(ticket + 1, 0);
-  communicator_->parts().StopChannel(ticket + kOperationEntries, 0);
+  communicator_->StopChannel(ticket + 1, 0);
+  communicator_->StopChannel(ticket + kOperationEntries, 0);
   EXPECT_EQ(Losses(Loss::kStaleHandle), 2u);
 }
 
 TEST_F(CommunicatorTest, CountsAStopWithoutStartAndADoubleStop) {
   Open(TimingSource::kKernel);
   const uint64_t ticket = communicator_->StartOperation(AllReduce(8, 3));
-  communicator_->parts().StampChannel(ticket, 0, 1000);
-  communicator_->parts().StopChannel(ticket, 0);
+  communicator_->StampChannel(ticket, 0, 1000);
+  communicator_->StopChannel(ticket, 0);
   EXPECT_EQ(Losses(Loss::kStopWithoutStart), 2u);
   RunChannel(ticket, 1, 1000, 2000);
-  communicator_->parts().StopChannel(ticket, 1);
+  communicator_->StopChannel(ticket, 1);
   EXPECT_EQ(Losses(Loss::kAfterCompletion), 1u);
   EXPECT_EQ(Completed(Function::kAllReduce), 0u);
 }
@@ -100,8 +100,8 @@ TEST_F(CommunicatorTest, RejectsStampsThatCannotBe) {
   RunChannel(communicator_->StartOperation(AllReduce(8, 1)), 0, 2000, 1000);
   RunChannel(communicator_->StartOperation(AllReduce(8, 1)), 0, 0, 1000);
   const uint64_t unstamped = communicator_->StartOperation(AllReduce(8, 1));
-  communicator_->parts().StartChannel(unstamped, 0, 1000);
-  communicator_->parts().StopChannel(unstamped, 0);
+  communicator_->StartChannel(unstamped, 0, 1000);
+  communicator_->StopChannel(unstamped, 0);
   OperationStart bound = AllReduce(8, 1);
   bound.call_is_bound = true;
   RunChannel(communicator_->StartOperation(bound), 0, 1000, 5'000'001'000);
@@ -167,10 +167,10 @@ TEST_F(CommunicatorTest, ReadsNoPartsOfAnOperationThatWasGivenUpWhileItsChannels
   const uint64_t first = communicator_->StartOperation(AllReduce(1 << 20, 2, launch));
   const uint64_t second = communicator_->StartOperation(AllReduce(1 << 20, 1, launch));
   communicator_->CloseLaunch(launch);
-  communicator_->parts().StartChannel(first, 0, 1000);
+  communicator_->StartChannel(first, 0, 1000);
   CommunicatorPeer::GiveUp(*communicator_, first);
-  communicator_->parts().StampChannel(first, 0, 2000);
-  communicator_->parts().StopChannel(first, 0);
+  communicator_->StampChannel(first, 0, 2000);
+  communicator_->StopChannel(first, 0);
   RunChannel(second, 1, 1000, 9000);
   EXPECT_EQ(Completed(Function::kAllReduce), 2u);
   EXPECT_EQ(Timed(Function::kAllReduce), 0u);
@@ -192,10 +192,10 @@ TEST_F(CommunicatorTest, RecordsNoTimesOfAnOperationThatAnotherThreadGivesUp) {
       while (started.load() < i + 2) std::this_thread::yield();
       const uint64_t first = tickets[i].load();
       const uint64_t second = tickets[i + 1].load();
-      if (first != 0) communicator_->parts().StartChannel(first, 0, gpu_ns + 1000);
+      if (first != 0) communicator_->StartChannel(first, 0, gpu_ns + 1000);
       if (second != 0) RunChannel(second, 1, gpu_ns + 2000, gpu_ns + 3000);
-      if (first != 0) communicator_->parts().StampChannel(first, 0, gpu_ns + 2000);
-      if (first != 0) communicator_->parts().StopChannel(first, 0);
+      if (first != 0) communicator_->StampChannel(first, 0, gpu_ns + 2000);
+      if (first != 0) communicator_->StopChannel(first, 0);
       gpu_ns += 10'000;
     }
   });

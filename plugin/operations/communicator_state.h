@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "plugin/nccl/nccl_release.h"
 #include "plugin/operations/operation.h"
 #include "plugin/segment/atomics.h"
 #include "plugin/segment/recorder.h"
@@ -20,16 +21,27 @@
 
 namespace nccl_exporter::plugin {
 
+// A communicator, as it is when it is opened.
+struct CommunicatorSetup {
+  TimingSource source = TimingSource::kNone;  // kNone: operations are counted and not followed
+  int rank = -1;
+  uint32_t ranks = 0;  // 0: not known
+  layout::CommunicatorSlot* slot = nullptr;
+  layout::SegmentHeader* header = nullptr;
+  DriftCauses causes = {};  // of the release that calls
+  // The release is not known: kernel times are held until kProbationLaunches launches agree with
+  // the CPU's interval.
+  bool times_are_on_probation = false;
+};
+
 class CommunicatorState {
  public:
-  // Under the process's lock, while no event can carry the new context yet.
-  void Open(TimingSource source, layout::CommunicatorSlot* slot, layout::SegmentHeader* header,
-            uint32_t ranks) {
-    source_.store(source, std::memory_order_relaxed);
-    is_drifting_.store(false, std::memory_order_relaxed);
+  void Open(const CommunicatorSetup& setup) {
+    StoreRelaxed(source_, setup.source);
+    StoreRelaxed(is_drifting_, false);
     StoreRelaxed(uncompared_items_, 0);
     work_items_.Open();
-    recorder_.Open(slot, header, ranks);
+    recorder_.Open(setup.slot, setup.header, setup.ranks);
   }
 
   Recorder& recorder() { return recorder_; }
@@ -38,12 +50,12 @@ class CommunicatorState {
   // Work items whose times were not compared with those of the launches around them.
   AtomicU64& uncompared_items() { return uncompared_items_; }
 
-  TimingSource source() const { return source_.load(std::memory_order_relaxed); }
+  TimingSource source() const { return LoadRelaxed(source_); }
   bool ReadsKernels() const {
     return source() == TimingSource::kKernel || source() == TimingSource::kKernelCpu;
   }
   bool ReadsGpuClock() const { return source() == TimingSource::kKernel; }
-  bool IsDrifting() const { return is_drifting_.load(std::memory_order_relaxed); }
+  bool IsDrifting() const { return LoadRelaxed(is_drifting_); }
   // No further operation is followed once the communicator drifts; those in flight still are.
   bool FollowsOperations() const { return source() != TimingSource::kNone && !IsDrifting(); }
 
@@ -72,12 +84,12 @@ class CommunicatorState {
   // The operation that last reported on a channel, by its order: NCCL completes the operations of a
   // channel in order, receives apart from everything else.
   AtomicU64& OwnerOf(const Operation& operation, uint32_t channel) {
-    return channel_owners_[operation.owner_lane.load(std::memory_order_relaxed) + channel];
+    return channel_owners_[LoadRelaxed(operation.owner_lane) + channel];
   }
 
   // Whether nothing may ever be reported on an operation, because it does not cross the network.
   bool MayHaveNoParts(const Operation& operation) const {
-    return source() == TimingSource::kProxy || operation.is_untimed.load(std::memory_order_relaxed);
+    return source() == TimingSource::kProxy || LoadRelaxed(operation.is_untimed);
   }
   // Counts why a handle does not name an active operation.
   [[gnu::cold]] void CountStray(uint64_t state, uint64_t abbreviated) {

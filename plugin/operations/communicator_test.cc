@@ -8,14 +8,14 @@ namespace {
 TEST_F(CommunicatorTest, TimesAnOperationFromItsFirstStartToItsLastStop) {
   Open(TimingSource::kKernel);
   const uint64_t ticket = communicator_->StartOperation(AllReduce(1 << 20, 2));
-  communicator_->parts().StartChannel(ticket, 4, 1'000'500);
-  communicator_->parts().StartChannel(ticket, 5, 1'000'000);
-  communicator_->parts().StampChannel(ticket, 4, 1'002'000);
-  communicator_->parts().StopChannel(ticket, 4);
+  communicator_->StartChannel(ticket, 4, 1'000'500);
+  communicator_->StartChannel(ticket, 5, 1'000'000);
+  communicator_->StampChannel(ticket, 4, 1'002'000);
+  communicator_->StopChannel(ticket, 4);
   EXPECT_EQ(Completed(Function::kAllReduce), 0u);
   EXPECT_EQ(InFlight(), 1u);
-  communicator_->parts().StampChannel(ticket, 5, 1'003'000);
-  communicator_->parts().StopChannel(ticket, 5);
+  communicator_->StampChannel(ticket, 5, 1'003'000);
+  communicator_->StopChannel(ticket, 5);
   EXPECT_EQ(Completed(Function::kAllReduce), 1u);
   EXPECT_EQ(BusyNs(Function::kAllReduce), 3000u);
   EXPECT_EQ(LoadRelaxed(Block(Function::kAllReduce).duration[DurationBuckets::IndexOf(3000)]), 1u);
@@ -126,14 +126,14 @@ TEST_F(CommunicatorTest, CompletesAShortOperationWhenALaterOneHasTakenOverItsCha
   RunChannel(first, 3, 1000, 2000);
   RunChannel(first, 4, 1000, 2500);
   const uint64_t second = communicator_->StartOperation(PointToPoint(Function::kSend, 100, 16));
-  communicator_->parts().StartChannel(second, 3, 3000);
-  communicator_->parts().StartChannel(second, 4, 3000);
+  communicator_->StartChannel(second, 3, 3000);
+  communicator_->StartChannel(second, 4, 3000);
   EXPECT_EQ(Completed(Function::kSend), 0u);
   RunChannel(first, 5, 1000, 2800);  // another channel, reported later
-  communicator_->parts().StartChannel(second, 5, 3000);
+  communicator_->StartChannel(second, 5, 3000);
   for (uint32_t channel = 3; channel <= 5; ++channel) {
-    communicator_->parts().StampChannel(second, channel, 4000);
-    communicator_->parts().StopChannel(second, channel);
+    communicator_->StampChannel(second, channel, 4000);
+    communicator_->StopChannel(second, channel);
   }
   EXPECT_EQ(Completed(Function::kSend), 1u);
   EXPECT_EQ(BusyNs(Function::kSend), 1800u);
@@ -220,16 +220,16 @@ TEST_F(CommunicatorTest, CompletesASendToSelfUntimedAndDoesNotHoldItsLaunch) {
 TEST_F(CommunicatorTest, CompletesByProxyOperationsWhenThoseOfALaterLaunchCome) {
   Open(TimingSource::kProxy);
   const uint64_t first = communicator_->StartOperation(AllReduce(8, 4));
-  ASSERT_TRUE(communicator_->parts().StartProxy(first));
-  communicator_->parts().StopProxy(first);
-  ASSERT_TRUE(communicator_->parts().StartProxy(first));  // appended after the first was done
+  ASSERT_TRUE(communicator_->StartProxy(first));
+  communicator_->StopProxy(first);
+  ASSERT_TRUE(communicator_->StartProxy(first));  // appended after the first was done
   EXPECT_EQ(Completed(Function::kAllReduce), 0u);
   const uint64_t second = communicator_->StartOperation(AllReduce(8, 4));
-  ASSERT_TRUE(communicator_->parts().StartProxy(second));
+  ASSERT_TRUE(communicator_->StartProxy(second));
   EXPECT_EQ(Completed(Function::kAllReduce), 0u);
-  communicator_->parts().StopProxy(first);
+  communicator_->StopProxy(first);
   EXPECT_EQ(Completed(Function::kAllReduce), 1u);
-  communicator_->parts().StopProxy(second);
+  communicator_->StopProxy(second);
   EXPECT_EQ(Completed(Function::kAllReduce), 1u);
   communicator_->Finalize();
   EXPECT_EQ(Completed(Function::kAllReduce), 2u);
@@ -245,8 +245,8 @@ TEST_F(CommunicatorTest, ProxyOperationsGiveNoDurations) {
     const uint64_t in_group = communicator_->StartOperation(AllReduce(8, 4, launch));
     communicator_->CloseLaunch(launch);
     const uint64_t alone = communicator_->StartOperation(AllReduce(8, 4));
-    for (const uint64_t ticket : {in_group, alone}) communicator_->parts().StartProxy(ticket);
-    for (const uint64_t ticket : {in_group, alone}) communicator_->parts().StopProxy(ticket);
+    for (const uint64_t ticket : {in_group, alone}) communicator_->StartProxy(ticket);
+    for (const uint64_t ticket : {in_group, alone}) communicator_->StopProxy(ticket);
   }
   communicator_->Finalize();
   EXPECT_EQ(Completed(Function::kAllReduce), 6u);
@@ -263,12 +263,12 @@ TEST_F(CommunicatorTest, DoesNotTakeProxyOperationsOfACompanionForThoseOfALaterL
   const uint64_t receive =
       communicator_->StartOperation(PointToPoint(Function::kRecv, 8, 4, launch));
   communicator_->CloseLaunch(launch);
-  ASSERT_TRUE(communicator_->parts().StartProxy(send));
-  communicator_->parts().StopProxy(send);
-  ASSERT_TRUE(communicator_->parts().StartProxy(receive));
-  ASSERT_TRUE(communicator_->parts().StartProxy(send));  // a second channel
-  communicator_->parts().StopProxy(send);
-  communicator_->parts().StopProxy(receive);
+  ASSERT_TRUE(communicator_->StartProxy(send));
+  communicator_->StopProxy(send);
+  ASSERT_TRUE(communicator_->StartProxy(receive));
+  ASSERT_TRUE(communicator_->StartProxy(send));  // a second channel
+  communicator_->StopProxy(send);
+  communicator_->StopProxy(receive);
   communicator_->Finalize();
   EXPECT_EQ(Completed(Function::kSend), 1u);
   EXPECT_EQ(Completed(Function::kRecv), 1u);

@@ -98,7 +98,7 @@ TEST_F(CommunicatorTest, DoesNotBelieveTimesAcrossManyOperationsThatItDidNotFoll
 }
 
 TEST_F(CommunicatorTest, HoldsTheTimesOfAReleaseOnProbationUntilManyAgreeWithTheCpu) {
-  communicator_->Open(TimingSource::kKernel, 2, 8, slot_.get(), header_.get(), {}, true);
+  communicator_->Open({TimingSource::kKernel, 2, 8, slot_.get(), header_.get(), {}, true});
   for (uint32_t i = 1; i < LaunchJudge::kProbationLaunches; ++i) {
     RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
   }
@@ -112,7 +112,7 @@ TEST_F(CommunicatorTest, HoldsTheTimesOfAReleaseOnProbationUntilManyAgreeWithThe
 }
 
 TEST_F(CommunicatorTest, DropsTheTimesOfAReleaseThatFailsItsProbation) {
-  communicator_->Open(TimingSource::kKernel, 2, 8, slot_.get(), header_.get(), {}, true);
+  communicator_->Open({TimingSource::kKernel, 2, 8, slot_.get(), header_.get(), {}, true});
   for (int i = 0; i < 10; ++i) RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
   OperationStart late = AllReduce(1 << 20, 1);
   late.call_is_bound = true;
@@ -124,8 +124,8 @@ TEST_F(CommunicatorTest, DropsTheTimesOfAReleaseThatFailsItsProbation) {
 }
 
 TEST_F(CommunicatorTest, ShowsTheFirstCauseThatEndedItsTiming) {
-  communicator_->Open(TimingSource::kKernel, 2, 8, slot_.get(), header_.get(),
-                      {.hides_parts = true});
+  communicator_->Open(
+      {TimingSource::kKernel, 2, 8, slot_.get(), header_.get(), {.hides_parts = true}});
   communicator_->StartOperation(AllReduce(8, 1));
   EXPECT_EQ(LoadRelaxed(slot_->drift_cause), static_cast<uint64_t>(DriftCause::kNone));
   OperationStart to_self = PointToPoint(Function::kSend, 1 << 20, 1);
@@ -138,7 +138,7 @@ TEST_F(CommunicatorTest, ShowsTheFirstCauseThatEndedItsTiming) {
 }
 
 TEST_F(CommunicatorTest, CountsTheTimesThatItHoldsForAReleaseOnProbationByThatCause) {
-  communicator_->Open(TimingSource::kKernel, 2, 8, slot_.get(), header_.get(), {}, true);
+  communicator_->Open({TimingSource::kKernel, 2, 8, slot_.get(), header_.get(), {}, true});
   for (int i = 0; i < 10; ++i) RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
   communicator_->Finalize();
   EXPECT_EQ(Timed(Function::kAllReduce), 0u);

@@ -25,6 +25,7 @@
 
 #include "plugin/nccl/nccl_release.h"
 #include "plugin/operations/operation.h"
+#include "plugin/segment/atomics.h"
 #include "proto/timing_source.h"
 
 namespace nccl_exporter::plugin {
@@ -45,30 +46,27 @@ constexpr uint64_t PartsWithData(uint64_t bytes, uint64_t parts) {
 class DriftWatch {
  public:
   void Open(const DriftCauses& causes) {
-    hides_parts_.store(causes.hides_parts, std::memory_order_relaxed);
-    forgets_replays_.store(causes.forgets_replays, std::memory_order_relaxed);
-    latest_call_is_captured_.store(false, std::memory_order_relaxed);
-    forgets_unannounced_.store(causes.forgets_unannounced, std::memory_order_relaxed);
-    for (auto& next : next_sequences_) next.store(0, std::memory_order_relaxed);
+    StoreRelaxed(hides_parts_, causes.hides_parts);
+    StoreRelaxed(forgets_replays_, causes.forgets_replays);
+    StoreRelaxed(latest_call_is_captured_, false);
+    StoreRelaxed(forgets_unannounced_, causes.forgets_unannounced);
+    for (auto& next : next_sequences_) StoreRelaxed(next, 0);
   }
 
   // A call of the API, before its operation is announced.
-  void NoteCall(bool is_captured) {
-    latest_call_is_captured_.store(is_captured, std::memory_order_relaxed);
-  }
+  void NoteCall(bool is_captured) { StoreRelaxed(latest_call_is_captured_, is_captured); }
 
   // Whether, and why, the counters drift from this operation on.
   DriftCause CauseIn(const OperationStart& start) {
-    if (start.peer < 0 && forgets_unannounced_.load(std::memory_order_relaxed) &&
-        SkipsSequence(start)) {
+    if (start.peer < 0 && LoadRelaxed(forgets_unannounced_) && SkipsSequence(start)) {
       return DriftCause::kEventsOff;
     }
     if (start.peer < 0 && !start.is_replay) return DriftCause::kNone;
-    if (start.is_replay && forgets_replays_.load(std::memory_order_relaxed) &&
-        !latest_call_is_captured_.load(std::memory_order_relaxed)) {
+    if (start.is_replay && LoadRelaxed(forgets_replays_) &&
+        !LoadRelaxed(latest_call_is_captured_)) {
       return DriftCause::kReplayAfterEagerCall;
     }
-    if (start.peer < 0 || !hides_parts_.load(std::memory_order_relaxed)) return DriftCause::kNone;
+    if (start.peer < 0 || !LoadRelaxed(hides_parts_)) return DriftCause::kNone;
     if (start.is_to_self) return DriftCause::kMessageToSelf;
     const bool has_empty_parts =
         start.channels > 1 && PartsWithData(start.message_bytes, start.channels) < start.channels;
@@ -79,8 +77,8 @@ class DriftWatch {
   bool SkipsSequence(const OperationStart& start) {
     if (start.is_copy) return false;
     std::atomic<uint64_t>& next = next_sequences_[static_cast<uint8_t>(start.function)];
-    const uint64_t expected = next.load(std::memory_order_relaxed);
-    next.store(start.sequence + 1, std::memory_order_relaxed);
+    const uint64_t expected = LoadRelaxed(next);
+    StoreRelaxed(next, start.sequence + 1);
     return expected != 0 && start.sequence > expected;
   }
 

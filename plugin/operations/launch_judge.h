@@ -19,20 +19,17 @@
 
 namespace nccl_exporter::plugin {
 
-class LaunchJudge {
+class LaunchJudge : public CommunicatorState {
  public:
   // Launches whose times are shown to be their own, and agree with the CPU's interval, before those
   // of a release that is not known are believed: a whole ring, so that counts that differ by less
   // than a ring have shown.
   static constexpr uint32_t kProbationLaunches = WorkItems::kRingEntries;
 
-  CommunicatorState& shared() { return shared_; }
-  const CommunicatorState& shared() const { return shared_; }
-
-  // Before the recorder of the state is opened for the next communicator: drops what the former one
-  // held.
-  void Close() { DropHeld(CauseOfDoubt()); }
-  void Open(bool times_are_on_probation);
+  // Drops first what the former communicator held, if its finalize could not: another thread had
+  // the lock.
+  void Open(const CommunicatorSetup& setup);
+  void DropHeld() { DropHeld(CauseOfDoubt()); }
 
   // Judges a launch with `good` members whose time stamps are good. They are counted as lost if
   // they are not believed.
@@ -47,7 +44,7 @@ class LaunchJudge {
   void ReleaseHeld(uint64_t most);
 
   // Any thread. Whether the host is so far ahead that the pauses of NCCL's thread count.
-  bool DatesStarts() const { return dates_starts_.load(std::memory_order_relaxed); }
+  bool DatesStarts() const { return LoadRelaxed(dates_starts_); }
 
  private:
   // With the launches before it; notes those in between.
@@ -56,17 +53,16 @@ class LaunchJudge {
   [[gnu::cold]] void BeginContradiction();
 
   // Whether the release is unknown, and its times have not yet agreed with the CPU's often enough.
-  bool IsOnProbation() const { return probation_left_.load(std::memory_order_relaxed) != 0; }
+  bool IsOnProbation() const { return LoadRelaxed(probation_left_) != 0; }
   // A launch has shown that its times are its own, and agree with the CPU's interval.
   void AdvanceProbation();
   // Why times are dropped that were not shown to be their own.
   Loss CauseOfDoubt() const { return IsOnProbation() ? Loss::kUnproven : Loss::kRingOverrun; }
   void DropHeld(Loss loss) {
     if (const uint64_t dropped = unconfirmed_times_.Drop(); dropped != 0)
-      shared_.recorder().CountLosses(loss, dropped);
+      recorder().CountLosses(loss, dropped);
   }
 
-  CommunicatorState shared_;
   // So that what is still in flight is not believed either.
   std::atomic<bool> is_contradicted_{false};
   std::atomic<bool> dates_starts_{false};
@@ -79,18 +75,17 @@ class LaunchJudge {
 
 inline Belief LaunchJudge::Judge(LaunchRecord& record, uint64_t good) {
   LaunchTimes& times = record.times();
-  times.overwritable_ns = shared_.work_items().OverwritableSince(times.first_item);
+  times.overwritable_ns = work_items().OverwritableSince(times.first_item);
   times.earlier_ns = EarlierInFlightNs(times.first_ticket);
   const Verdict verdict = Compare(times);
   if (verdict.refutes_held) DropHeld(Loss::kRingOverrun);
   if (verdict.loss) {
-    shared_.recorder().CountLosses(*verdict.loss, good);
+    recorder().CountLosses(*verdict.loss, good);
     if (TimestampCheck::IsDrift(*verdict.loss)) BeginContradiction();
     return Belief::kNo;
   }
-  dates_starts_.store(!verdict.is_own,
-                      std::memory_order_relaxed);  // for patience, which counts only then
-  const uint64_t uncompared = LoadRelaxed(shared_.uncompared_items());
+  StoreRelaxed(dates_starts_, !verdict.is_own);  // for patience, which counts only then
+  const uint64_t uncompared = LoadRelaxed(uncompared_items());
   record.SetUncomparedBefore(uncompared + 1 - times.items);
   if (verdict.is_own) AdvanceProbation();
   if (IsOnProbation()) return Belief::kLater;
@@ -99,23 +94,23 @@ inline Belief LaunchJudge::Judge(LaunchRecord& record, uint64_t good) {
 }
 
 inline Verdict LaunchJudge::Compare(const LaunchTimes& launch) {
-  if (is_contradicted_.load(std::memory_order_relaxed)) return {.loss = Loss::kDrift};
+  if (LoadRelaxed(is_contradicted_)) return {.loss = Loss::kDrift};
   const uint64_t before = timestamp_check_.last_ticket();
   const Verdict verdict = timestamp_check_.Judge(launch);
   // In their place among the launches that are compared: those that lie between these two, and were
   // not followed, not timed, or are not over yet.
   if (timestamp_check_.last_ticket() != before && launch.first_ticket > before) {
     const uint64_t uncompared = launch.first_ticket - before - 1 + launch.incomplete;
-    if (uncompared != 0) AddRelaxed(shared_.uncompared_items(), uncompared);
+    if (uncompared != 0) AddRelaxed(uncompared_items(), uncompared);
   }
   return verdict;
 }
 
 inline void LaunchJudge::AdvanceProbation() {
-  const uint32_t left = probation_left_.load(std::memory_order_relaxed);
+  const uint32_t left = LoadRelaxed(probation_left_);
   if (left == 0) return;
-  probation_left_.store(left - 1, std::memory_order_relaxed);
-  shared_.recorder().ShowProbation(left - 1);
+  StoreRelaxed(probation_left_, left - 1);
+  recorder().ShowProbation(left - 1);
 }
 
 // Until when operations announced before that one, and not over yet, ran at least, by times that
@@ -123,18 +118,16 @@ inline void LaunchJudge::AdvanceProbation() {
 // reported independently of each other: the others have been recorded.
 inline uint64_t LaunchJudge::EarlierInFlightNs(uint64_t ticket) {
   constexpr uint64_t kMostSteps = 16;
-  const uint64_t oldest =
-      std::max(LoadRelaxed(shared_.oldest()), ticket - std::min(ticket, kMostSteps));
+  const uint64_t first = std::max(LoadRelaxed(oldest()), ticket - std::min(ticket, kMostSteps));
   uint64_t latest_ns = 0;
-  while (ticket-- > oldest) {
-    const Operation& operation = shared_.At(ticket);
+  while (ticket-- > first) {
+    const Operation& operation = At(ticket);
     if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) continue;
     if (LoadRelaxed(operation.parts_ticket) != ticket || LoadRelaxed(operation.seen) == 0) continue;
     const uint64_t until_ns =
         std::max(LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns));
-    const uint32_t first_item = operation.first_item.load(std::memory_order_relaxed);
-    if (!timestamp_check_.AreOwn(until_ns, shared_.work_items().OverwritableSince(first_item)))
-      continue;
+    const uint32_t first_item = LoadRelaxed(operation.first_item);
+    if (!timestamp_check_.AreOwn(until_ns, work_items().OverwritableSince(first_item))) continue;
     latest_ns = std::max(latest_ns, until_ns);
   }
   return latest_ns;

@@ -45,7 +45,7 @@ class LaunchRecord {
   // Reads the times of all members. What is wrong with a member's own time stamps is counted here.
   void Gather() {
     times_.last_ticket = last_member_;
-    times_.first_item = state_.At(last_member_).first_item.load(std::memory_order_relaxed);
+    times_.first_item = LoadRelaxed(state_.At(last_member_).first_item);
     if (launch_ != nullptr) times_.call_ns = LoadRelaxed(launch_->called_after);
     ForEachMember(
         [this](const Operation& operation, uint64_t ticket) { Gather(operation, ticket); });
@@ -78,7 +78,7 @@ class LaunchRecord {
     const LaunchShare& share = shares_[PartOf(operation)];
     const bool is_carried = IsCarried(operation);
     const uint64_t bytes = LoadRelaxed(operation.bytes);
-    return {.function = operation.function.load(std::memory_order_relaxed),
+    return {.function = LoadRelaxed(operation.function),
             .members = static_cast<uint32_t>(members_),
             .bytes = bytes,
             .duration_ns = share.DurationNs(bytes),
@@ -90,8 +90,7 @@ class LaunchRecord {
   }
   // Whether the operation has the time of its launch, and no parts of its own.
   bool IsCarried(const Operation& operation) const {
-    return operation.is_carried.load(std::memory_order_relaxed) &&
-           shares_[PartOf(operation)].has_interval();
+    return LoadRelaxed(operation.is_carried) && shares_[PartOf(operation)].has_interval();
   }
 
  private:
@@ -113,16 +112,16 @@ class LaunchRecord {
     if (HasInterval(operation, ticket)) {
       is_covered = GatherInterval(operation, share);
       share.Add(LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns), bytes);
-    } else if (operation.is_carried.load(std::memory_order_relaxed)) {
+    } else if (LoadRelaxed(operation.is_carried)) {
       share.AddCarried(bytes);
       ++carried_;
       is_covered = true;
-    } else if (operation.is_given_up.load(std::memory_order_relaxed)) {
+    } else if (LoadRelaxed(operation.is_given_up)) {
       share.Reject();
     }
     if (!is_covered) ++times_.incomplete;
     times_.first_ticket = ticket;
-    const uint32_t item = operation.first_item.load(std::memory_order_relaxed);
+    const uint32_t item = LoadRelaxed(operation.first_item);
     if (static_cast<int32_t>(item - times_.first_item) < 0) times_.first_item = item;
   }
   // False if the operation's own time stamps cannot be believed.
@@ -146,7 +145,7 @@ class LaunchRecord {
     times_.started_ns =
         first_part_ns == 0 ? LaunchTimes::kNeverSeen : std::max(times_.started_ns, first_part_ns);
     times_.delivered_ns = std::max(times_.delivered_ns, LoadRelaxed(operation.last_part_ns));
-    if (operation.call_is_bound.load(std::memory_order_relaxed)) {
+    if (LoadRelaxed(operation.call_is_bound)) {
       times_.call_ns = std::max(times_.call_ns, LoadRelaxed(operation.call_ns));
     }
   }
@@ -167,19 +166,21 @@ class LaunchRecord {
   // Proxy operations show when an operation is over, not how long it took: they begin when the host
   // hands them over, and then wait for those of earlier launches.
   bool HasInterval(const Operation& operation, uint64_t ticket) const {
-    if (operation.is_given_up.load(std::memory_order_relaxed)) return false;
+    if (LoadRelaxed(operation.is_given_up)) return false;
     return ProgressOf(operation, ticket) == Progress::kAllStopped &&
            LoadRelaxed(operation.seen) != 0;
   }
   // Why the operation's own time stamps cannot be believed, as 1 + Loss; 0 if they can.
   uint8_t RejectionOf(const Operation& operation) const {
-    const uint8_t rejection = operation.rejection.load(std::memory_order_relaxed);
+    const uint8_t rejection = LoadRelaxed(operation.rejection);
     if (rejection != 0) return rejection;
+    if (LoadRelaxed(operation.first_start_ns) == 0)
+      return 1 + static_cast<uint8_t>(Loss::kZeroTimestamp);
     if (LoadRelaxed(operation.stamped) != LoadRelaxed(operation.seen))
       return 1 + static_cast<uint8_t>(Loss::kMissingTimestamp);
     // The channels that lack may have begun earlier, or ended later.
-    const bool lacks_channels = operation.channels_are_exact.load(std::memory_order_relaxed) &&
-                                operation.lacks_channels.load(std::memory_order_relaxed);
+    const bool lacks_channels =
+        LoadRelaxed(operation.channels_are_exact) && LoadRelaxed(operation.lacks_channels);
     return lacks_channels ? 1 + static_cast<uint8_t>(Loss::kChannelsMissing) : 0;
   }
 
@@ -187,7 +188,7 @@ class LaunchRecord {
   int parts() const { return members_ == 1 ? 1 : kLaunchParts; }
   size_t PartOf(const Operation& operation) const {
     if (members_ == 1) return 0;
-    return static_cast<size_t>(LaunchPartOf(operation.function.load(std::memory_order_relaxed)));
+    return static_cast<size_t>(LaunchPartOf(LoadRelaxed(operation.function)));
   }
 
   CommunicatorState& state_;

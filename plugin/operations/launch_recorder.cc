@@ -3,10 +3,42 @@
 
 namespace nccl_exporter::plugin {
 
-void LaunchRecorder::Open(bool times_are_on_probation) {
+// Judgement.
+
+void LaunchJudge::Open(const CommunicatorSetup& setup) {
+  DropHeld();
+  CommunicatorState::Open(setup);
+  StoreRelaxed(is_contradicted_, false);
+  StoreRelaxed(dates_starts_, false);
+  StoreRelaxed(probation_left_, setup.times_are_on_probation ? kProbationLaunches : 0);
+  timestamp_check_.Reset();
+  unconfirmed_times_.Clear();
+  recorder().ShowProbation(LoadRelaxed(probation_left_));
+}
+
+void LaunchJudge::BeginContradiction() {
+  StoreRelaxed(is_contradicted_, true);
+  DropHeld(Loss::kDrift);
+  BeginDrift(0, DriftCause::kContradiction);
+}
+
+void LaunchJudge::Hold(const LaunchRecord& record, const Completion& completion) {
+  const uint64_t dropped = unconfirmed_times_.MakeRoom(recorder());
+  if (dropped != 0) recorder().CountLosses(CauseOfDoubt(), dropped);
+  unconfirmed_times_.Keep(record.last_member(), completion, record.uncompared_before());
+}
+
+void LaunchJudge::ReleaseHeld(uint64_t most) {
+  const uint64_t dropped = unconfirmed_times_.Release(recorder(), most);
+  if (dropped != 0) recorder().CountLosses(Loss::kRingOverrun, dropped);
+}
+
+// Records.
+
+void LaunchRecorder::Open(const CommunicatorSetup& setup) {
+  LaunchJudge::Open(setup);
   StoreRelaxed(unfollowed_until_, 0);
   for (AtomicU64& unfollowed : unfollowed_) StoreRelaxed(unfollowed, 0);
-  judge_.Open(times_are_on_probation);
 }
 
 void LaunchRecorder::Record(Launch& launch, uint64_t now_ns) {
@@ -25,7 +57,7 @@ void LaunchRecorder::RecordAlone(Operation& operation, uint64_t ticket, uint64_t
                                                     const Launch* launch, uint64_t now_ns) {
   // First: its locked instruction waits until all stores before it are visible.
   const TryLock lock{&is_recording_};
-  LaunchRecord record(shared(), last_member, members, launch, now_ns);
+  LaunchRecord record(*this, last_member, members, launch, now_ns);
   RecordUnder(lock, record);
   const uint64_t unfollowed_until = LoadAcquire(unfollowed_until_);
   if (unfollowed_until != 0 && last_member > unfollowed_until)
@@ -38,15 +70,14 @@ void LaunchRecorder::RecordUnder(const TryLock& lock, LaunchRecord& record) {
   record.Gather();
   if (const uint64_t good = record.CountGood(); good != 0)
     record.SetBelief(BeliefIn(lock, record, good));
-  if (record.belief() == Belief::kNo && lock) judge_.EndPatience();
-  if (lock && judge_.HoldsAny()) judge_.ReleaseHeld(UnconfirmedTimes::kReleaseSteps);
+  if (record.belief() == Belief::kNo && lock) EndPatience();
+  if (lock && HoldsAny()) ReleaseHeld(UnconfirmedTimes::kReleaseSteps);
   uint64_t ticket = record.last_member();
   for (uint64_t i = 0; i < record.members() && ticket != 0; ++i) {
-    Operation& operation = shared().At(ticket);
+    Operation& operation = At(ticket);
     if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kDone)) return;
-    if (!operation.is_not_recorded.load(std::memory_order_relaxed))
-      RecordMember(record, operation, ticket);
-    shared().recorder().HideInFlight(ticket);
+    if (!LoadRelaxed(operation.is_not_recorded)) RecordMember(record, operation, ticket);
+    recorder().HideInFlight(ticket);
     const uint64_t previous = LoadRelaxed(operation.previous_member);
     StoreRelease(operation.state, PhaseWord(ticket, Phase::kFree));
     ticket = previous;
@@ -55,38 +86,36 @@ void LaunchRecorder::RecordUnder(const TryLock& lock, LaunchRecord& record) {
 
 // `good`: members with good time stamps, which are counted if they are not believed.
 Belief LaunchRecorder::BeliefIn(const TryLock& lock, LaunchRecord& record, uint64_t good) {
-  Recorder& recorder = shared().recorder();
   const uint64_t rejection = record.rejection();
   if (rejection != 0)
-    return recorder.CountLosses(static_cast<Loss>(rejection - 1), good), Belief::kNo;
-  if (!lock) return recorder.CountLosses(Loss::kConcurrentRecording, good), Belief::kNo;
-  return shared().ReadsGpuClock() ? judge_.Judge(record, good) : Belief::kYes;
+    return recorder().CountLosses(static_cast<Loss>(rejection - 1), good), Belief::kNo;
+  if (!lock) return recorder().CountLosses(Loss::kConcurrentRecording, good), Belief::kNo;
+  return ReadsGpuClock() ? Judge(record, good) : Belief::kYes;
 }
 
 void LaunchRecorder::RecordMember(const LaunchRecord& record, const Operation& operation,
                                   uint64_t ticket) {
   if (record.IsTimed(operation, ticket)) {
     const Completion completion = record.TimesOf(operation);
-    record.belief() == Belief::kLater ? judge_.Hold(record, completion)
-                                      : shared().recorder().RecordTimes(completion);
+    record.belief() == Belief::kLater ? Hold(record, completion)
+                                      : recorder().RecordTimes(completion);
   }
-  const Function function = operation.function.load(std::memory_order_relaxed);
-  shared().recorder().CountCompleted(function, record.now_ns());
+  const Function function = LoadRelaxed(operation.function);
+  recorder().CountCompleted(function, record.now_ns());
 }
 
 void LaunchRecorder::CompleteUnfollowed(uint64_t until, uint64_t now_ns) {
   if (!CompareExchange(unfollowed_until_, until, 0)) return;
   for (size_t function = 0; function < kFunctionCount; ++function) {
     const uint64_t count = unfollowed_[function].exchange(0, std::memory_order_acq_rel);
-    if (count != 0)
-      shared().recorder().CountCompleted(static_cast<Function>(function), now_ns, count);
+    if (count != 0) recorder().CountCompleted(static_cast<Function>(function), now_ns, count);
   }
 }
 
 void LaunchRecorder::Finalize(bool completes_unfollowed, uint64_t now_ns) {
   if (const TryLock lock{&is_recording_}) {
-    judge_.ReleaseHeld(UnconfirmedTimes::kCapacity);
-    judge_.Close();
+    ReleaseHeld(UnconfirmedTimes::kCapacity);
+    DropHeld();
     if (completes_unfollowed) CompleteUnfollowed(LoadAcquire(unfollowed_until_), now_ns);
   }
 }

@@ -19,16 +19,9 @@
 
 namespace nccl_exporter::plugin {
 
-class alignas(64) LaunchRecorder {
+class LaunchRecorder : public LaunchJudge {
  public:
-  CommunicatorState& shared() { return judge_.shared(); }
-  const CommunicatorState& shared() const { return judge_.shared(); }
-  LaunchJudge& judge() { return judge_; }
-  const LaunchJudge& judge() const { return judge_; }
-
-  // Under the process's lock, while no event can carry the new context yet. After the state was
-  // opened.
-  void Open(bool times_are_on_probation);
+  void Open(const CommunicatorSetup& setup);
   // Records what is held and believed, drops the rest. With `completes_unfollowed` those are over,
   // too.
   void Finalize(bool completes_unfollowed, uint64_t now_ns);
@@ -66,11 +59,10 @@ class alignas(64) LaunchRecorder {
   // noted meanwhile.
   [[gnu::cold]] void CompleteUnfollowed(uint64_t until, uint64_t now_ns);
 
-  std::atomic<bool> is_recording_{false};
+  alignas(64) std::atomic<bool> is_recording_{false};
   // Ticket: no operation that could not be followed was started later; 0: there is none.
   AtomicU64 unfollowed_until_{0};
   std::array<AtomicU64, kFunctionCount> unfollowed_{};
-  LaunchJudge judge_;
 };
 
 }  // namespace nccl_exporter::plugin

@@ -11,13 +11,15 @@ namespace {
 class LaunchRecorderTest : public testing::Test {
  protected:
   LaunchRecorderTest() {
-    recorder_->shared().Open(TimingSource::kKernelCpu, slot_.get(), header_.get(), 8);
-    recorder_->Open(false);
+    recorder_->Open({.source = TimingSource::kKernelCpu,
+                     .ranks = 8,
+                     .slot = slot_.get(),
+                     .header = header_.get()});
   }
 
   // An operation with that ticket is started, done and recorded.
   void Do(uint64_t ticket) {
-    Operation& operation = recorder_->shared().At(ticket);
+    Operation& operation = recorder_->At(ticket);
     operation.function.store(Function::kAllReduce);
     operation.is_not_recorded.store(true);
     StoreRelease(operation.state, PhaseWord(ticket, Phase::kDone));

@@ -150,9 +150,8 @@ inline Progress ProgressOf(const Operation& operation, uint64_t ticket) {
 
 // The first implausible time stamp decides.
 inline void Reject(Operation& operation, Loss loss) {
-  if (operation.rejection.load(std::memory_order_relaxed) == 0) {
-    operation.rejection.store(static_cast<uint8_t>(1 + static_cast<uint8_t>(loss)),
-                              std::memory_order_relaxed);
+  if (LoadRelaxed(operation.rejection) == 0) {
+    StoreRelaxed(operation.rejection, static_cast<uint8_t>(1 + static_cast<uint8_t>(loss)));
   }
 }
 

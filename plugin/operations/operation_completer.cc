@@ -19,7 +19,7 @@ void OperationCompleter::Resolve(Operation& operation, uint64_t ticket, uint64_t
   if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) return;
   const Progress progress = ProgressOf(operation, ticket);
   // No network.
-  const bool can_have_none = shared().MayHaveNoParts(operation) && progress == Progress::kNoPart;
+  const bool can_have_none = MayHaveNoParts(operation) && progress == Progress::kNoPart;
   const bool is_over = progress == Progress::kAllStopped || can_have_none;
   is_over ? Finish(operation, ticket, now_ns) : GiveUp(operation, ticket, now_ns);
 }
@@ -29,8 +29,8 @@ void OperationCompleter::Resolve(Operation& operation, uint64_t ticket, uint64_t
 // them: they are left alone.
 void OperationCompleter::GiveUp(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   if (!TakeDone(operation, ticket)) return;
-  shared().recorder().CountLoss(Loss::kOperationAbandoned);
-  operation.is_given_up.store(true, std::memory_order_relaxed);
+  recorder().CountLoss(Loss::kOperationAbandoned);
+  StoreRelaxed(operation.is_given_up, true);
   RecordDone(operation, ticket, now_ns);
 }
 
@@ -38,14 +38,14 @@ void OperationCompleter::GiveUp(Operation& operation, uint64_t ticket, uint64_t 
 // operations of a communicator in order.
 void OperationCompleter::SweepSome(uint64_t now_ns) {
   for (uint64_t step = 0; step < kSweepSteps; ++step) {
-    const uint64_t ticket = LoadRelaxed(shared().oldest());
+    const uint64_t ticket = LoadRelaxed(oldest());
     if (ticket >= LoadAcquire(latest_)) return;
-    Operation& operation = shared().At(ticket);
+    Operation& operation = At(ticket);
     if (LoadAcquire(operation.state) == PhaseWord(ticket, Phase::kActive)) {
       if (!IsOvertaken(operation, ticket, now_ns)) return;
       Resolve(operation, ticket, now_ns);
     }
-    StoreRelaxed(shared().oldest(), ticket + 1);
+    StoreRelaxed(oldest(), ticket + 1);
   }
 }
 
@@ -59,7 +59,7 @@ bool OperationCompleter::IsOvertaken(const Operation& operation, uint64_t ticket
     return now_ns >= LoadRelaxed(operation.call_ns) + kQuietNs;
   if (ProgressOf(operation, ticket) != Progress::kAllStopped) return false;
   // Where the number of channels is exact, those that lack may only be late.
-  const bool may_lack_channels = !operation.channels_are_exact.load(std::memory_order_relaxed) ||
+  const bool may_lack_channels = !LoadRelaxed(operation.channels_are_exact) ||
                                  LoadRelaxed(latest_order_) >= order + kLaunchesApart;
   return (may_lack_channels && IsTakenOver(operation, order)) ||
          now_ns >= LoadRelaxed(operation.last_part_ns) + kQuietNs;
@@ -67,8 +67,7 @@ bool OperationCompleter::IsOvertaken(const Operation& operation, uint64_t ticket
 
 bool OperationCompleter::IsTakenOver(const Operation& operation, uint64_t order) {
   for (uint64_t seen = LoadRelaxed(operation.seen); seen != 0; seen &= seen - 1) {
-    if (LoadRelaxed(shared().OwnerOf(operation, static_cast<uint32_t>(std::countr_zero(seen)))) <=
-        order)
+    if (LoadRelaxed(OwnerOf(operation, static_cast<uint32_t>(std::countr_zero(seen)))) <= order)
       return false;
   }
   return true;
@@ -78,13 +77,13 @@ void OperationCompleter::Finalize() {
   const uint64_t now_ns = NowNs();
   bool is_all_complete = true;
   for (Operation& operation :
-       shared().operations()) {  // all of them: the oldest may be older than the ring is long
+       operations()) {  // all of them: the oldest may be older than the ring is long
     is_all_complete &= FinalizeOperation(operation, now_ns);
   }
-  for (Launch& launch : shared().launches()) {
+  for (Launch& launch : launches()) {
     if (LoadAcquire(launch.ticket) != 0) Close(launch, now_ns);
   }
-  launch_recorder_.Finalize(is_all_complete, now_ns);
+  LaunchRecorder::Finalize(is_all_complete, now_ns);
 }
 
 // False if it was in flight, and is not known to be complete.
@@ -96,10 +95,10 @@ bool OperationCompleter::FinalizeOperation(Operation& operation, uint64_t now_ns
   const Progress progress = ProgressOf(operation, ticket);
   const bool is_complete = progress == Progress::kAllStopped;
   if (!is_complete) {
-    const bool cannot_be_seen = shared().MayHaveNoParts(operation) && progress == Progress::kNoPart;
-    if (!cannot_be_seen) shared().recorder().CountLoss(Loss::kIncompleteAtFinalize);
-    operation.is_given_up.store(progress == Progress::kRunning, std::memory_order_relaxed);
-    operation.is_not_recorded.store(true, std::memory_order_relaxed);
+    const bool cannot_be_seen = MayHaveNoParts(operation) && progress == Progress::kNoPart;
+    if (!cannot_be_seen) recorder().CountLoss(Loss::kIncompleteAtFinalize);
+    StoreRelaxed(operation.is_given_up, progress == Progress::kRunning);
+    StoreRelaxed(operation.is_not_recorded, true);
   }
   RecordDone(operation, ticket, now_ns);
   return is_complete;
@@ -108,9 +107,9 @@ bool OperationCompleter::FinalizeOperation(Operation& operation, uint64_t now_ns
 // Launches.
 
 void OperationCompleter::CloseLaunch(uint64_t ticket) {
-  Launch& launch = shared().LaunchAt(ticket);
+  Launch& launch = LaunchAt(ticket);
   if ((LoadAcquire(launch.ticket) & Handle::kTicketMask) != ticket || ticket == 0) {
-    return shared().recorder().CountLoss(Loss::kStaleHandle);
+    return recorder().CountLoss(Loss::kStaleHandle);
   }
   Close(launch, 0);
 }
@@ -124,7 +123,7 @@ void OperationCompleter::Close(Launch& launch, uint64_t now_ns) {
     if (pending >= Launch::kClosed) return;
   } while (
       !launch.pending.compare_exchange_weak(pending, pending + change, std::memory_order_acq_rel));
-  if (pending + change == Launch::kDone) launch_recorder_.Record(launch, now_ns);
+  if (pending + change == Launch::kDone) Record(launch, now_ns);
 }
 
 // A ring that has come round.
@@ -147,11 +146,11 @@ void OperationCompleter::MakeRoom(Operation& operation) {
   const uint64_t ticket = TicketOf(state);
   const uint64_t launch_ticket = LoadRelaxed(operation.launch);
   if (launch_ticket == 0) return EndIfOver(operation, ticket, now_ns);
-  Launch& launch = shared().LaunchAt(launch_ticket);
+  Launch& launch = LaunchAt(launch_ticket);
   if (LoadAcquire(launch.ticket) != launch_ticket) {  // its launch was recorded without it
     if (CompareExchange(operation.state, PhaseWord(ticket, Phase::kDone),
                         PhaseWord(ticket, Phase::kFree))) {
-      shared().recorder().CountLoss(Loss::kOperationAbandoned);
+      recorder().CountLoss(Loss::kOperationAbandoned);
     }
     return;
   }
@@ -162,7 +161,7 @@ void OperationCompleter::MakeRoom(Operation& operation) {
 void OperationCompleter::EndIfOver(Launch& launch, uint64_t now_ns) {
   uint64_t member = LoadRelaxed(launch.last_member);
   for (uint64_t i = 0; i < kOperationEntries && member != 0; ++i) {
-    Operation& operation = shared().At(member);
+    Operation& operation = At(member);
     const uint64_t previous = LoadRelaxed(operation.previous_member);
     EndIfOver(operation, member, now_ns);
     member = previous;
@@ -172,10 +171,10 @@ void OperationCompleter::EndIfOver(Launch& launch, uint64_t now_ns) {
 
 void OperationCompleter::EndIfOver(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   const Progress progress = ProgressOf(operation, ticket);
-  const bool cannot_be_seen = shared().MayHaveNoParts(operation) && progress == Progress::kNoPart;
+  const bool cannot_be_seen = MayHaveNoParts(operation) && progress == Progress::kNoPart;
   // Between two of its channels a running operation looks as if it were over.
-  const bool is_over = progress == Progress::kAllStopped &&
-                       !operation.channels_are_exact.load(std::memory_order_relaxed);
+  const bool is_over =
+      progress == Progress::kAllStopped && !LoadRelaxed(operation.channels_are_exact);
   if (is_over || cannot_be_seen || LoadRelaxed(latest_) > ticket)
     Resolve(operation, ticket, now_ns);
 }

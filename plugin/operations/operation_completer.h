@@ -21,13 +21,8 @@
 
 namespace nccl_exporter::plugin {
 
-class alignas(64) OperationCompleter {
+class OperationCompleter : public LaunchRecorder {
  public:
-  CommunicatorState& shared() { return launch_recorder_.shared(); }
-  const CommunicatorState& shared() const { return launch_recorder_.shared(); }
-  LaunchRecorder& launch_recorder() { return launch_recorder_; }
-  const LaunchRecorder& launch_recorder() const { return launch_recorder_; }
-
   // Leaves every entry free, for the communicator that will use this place next. What is not
   // complete is not counted as such. Under the process's lock.
   void Finalize();
@@ -46,7 +41,7 @@ class alignas(64) OperationCompleter {
     StoreRelaxed(latest_order_, OrderOf(operation, ticket));
   }
   // Whether Sweep has anything to look at.
-  bool IsBehind() const { return LoadRelaxed(shared().oldest()) < LoadRelaxed(latest_); }
+  bool IsBehind() const { return LoadRelaxed(oldest()) < LoadRelaxed(latest_); }
   // Ends operations of which no event is expected any more, from the oldest on, some at each event.
   void Sweep(uint64_t now_ns) {
     if (IsBehind()) SweepSome(now_ns);
@@ -71,9 +66,8 @@ class alignas(64) OperationCompleter {
   void EndIfOver(Launch& launch, uint64_t now_ns);
 
   // The highest ticket that NoteLatest was given, and its order.
-  AtomicU64 latest_{0};
+  alignas(64) AtomicU64 latest_{0};
   AtomicU64 latest_order_{0};
-  LaunchRecorder launch_recorder_;
 };
 
 // Part of every completion, and inline as that is.
@@ -91,14 +85,14 @@ inline void OperationCompleter::Finish(Operation& operation, uint64_t ticket, ui
 // By the thread that has taken it from Active to Done.
 inline void OperationCompleter::RecordDone(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   const uint64_t launch_ticket = LoadRelaxed(operation.launch);
-  if (launch_ticket == 0) return launch_recorder_.RecordAlone(operation, ticket, now_ns);
-  Launch& launch = shared().LaunchAt(launch_ticket);
+  if (launch_ticket == 0) return RecordAlone(operation, ticket, now_ns);
+  Launch& launch = LaunchAt(launch_ticket);
   // Once the launch is closed, only members that are not done change `pending`: the last of them
   // needs no locked instruction.
   const bool is_last = LoadAcquire(launch.pending) == Launch::kDone + 1;
   if (is_last) StoreRelaxed(launch.pending, Launch::kDone);
   if (is_last || launch.pending.fetch_sub(1, std::memory_order_acq_rel) - 1 == Launch::kDone) {
-    launch_recorder_.Record(launch, now_ns);
+    Record(launch, now_ns);
   }
 }
 

@@ -5,9 +5,9 @@
 //
 // Inline, so that a callback is one function; everything that is rare is called out of line.
 //
-// One thread at a time starts an operation (`is_starting_`): counts it, takes the next ticket and
-// writes the entry. A thread that does not get the lock, because its holder was interrupted, counts
-// its operation and does not follow it.
+// One thread at a time starts an operation: counts it, takes the next ticket and writes the entry.
+// It is alone by host_announcements.h, or has the lock `is_starting_`. A thread that does not get
+// the lock, because its holder was interrupted, counts its operation and does not follow it.
 #pragma once
 
 #include <atomic>
@@ -16,45 +16,49 @@
 #include "plugin/nccl/operation_start.h"
 #include "plugin/operations/communicator_state.h"
 #include "plugin/operations/drift_watch.h"
-#include "plugin/operations/launch_recorder.h"
 #include "plugin/operations/operation.h"
-#include "plugin/operations/operation_completer.h"
+#include "plugin/operations/part_tracker.h"
 #include "plugin/segment/atomics.h"
 
 namespace nccl_exporter::plugin {
 
-class OperationStarter {
+class OperationStarter : public PartTracker {
  public:
-  CommunicatorState& shared() { return completer_.shared(); }
-  const CommunicatorState& shared() const { return completer_.shared(); }
-  OperationCompleter& completer() { return completer_; }
-  const OperationCompleter& completer() const { return completer_; }
-
-  // Under the process's lock, while no event can carry the new context yet.
-  void Open(const DriftCauses& causes) {
+  void Open(const CommunicatorSetup& setup) {
+    PartTracker::Open(setup);
     StoreRelaxed(announced_ns_, 0);
-    calls_are_announced_.store(false, std::memory_order_relaxed);
-    drift_watch_.Open(causes);
+    StoreRelaxed(calls_are_announced_, false);
+    drift_watch_.Open(setup.causes);
   }
   // A call of the API.
   void NoteCall(bool is_captured) {
-    if (!calls_are_announced_.load(std::memory_order_relaxed))
-      calls_are_announced_.store(true, std::memory_order_relaxed);
+    if (!LoadRelaxed(calls_are_announced_)) StoreRelaxed(calls_are_announced_, true);
     drift_watch_.NoteCall(is_captured);
   }
 
   // A launch: returns its ticket, or 0 when its operations cannot be followed. `is_alone`: no other
   // thread opens one at the same time, if calls are announced. If one does, both may get one
   // ticket, and are then recorded as one launch or counted as abandoned.
-  uint64_t OpenLaunch(bool is_alone);
+  uint64_t OpenLaunch(bool is_alone = false);
   // Counts the operation; returns its ticket, or 0 when it is not followed.
   uint64_t StartOperation(const OperationStart& start);
 
  private:
+  // Several communicators share the overflow slot, and its Communicator.
+  bool MayBeAlone() { return LoadRelaxed(calls_are_announced_) && !recorder().is_shared(); }
   uint64_t TakeEntry(const OperationStart& start, uint32_t first_item);
   void JoinLaunch(Operation& operation, uint64_t ticket, uint64_t launch_ticket);
-  [[gnu::cold]] void NoteUnfollowed(Function function, uint64_t launch_ticket, bool is_followed,
-                                    bool had_lock);
+  [[gnu::cold, gnu::noinline]] void CountUnfollowed(Function function, uint64_t launch_ticket,
+                                                    bool is_followed, bool had_lock) {
+    if (!had_lock) AddRelaxed(uncompared_items(), 1);  // it has no ticket
+    if (is_followed) {
+      recorder().CountLoss(had_lock ? Loss::kInFlightFull : Loss::kConcurrentStart);
+      RejectLaunch(launch_ticket, Loss::kLaunchMemberUntimed);
+      NoteUnfollowed(function, LoadRelaxed(next_operation_));
+    } else if (IsDrifting()) {
+      recorder().CountLoss(Loss::kCommunicatorDrifting);
+    }
+  }
   uint32_t NoteItem(const TryLock& lock, const OperationStart& start);
   uint64_t NotBefore(const OperationStart& start);
 
@@ -67,14 +71,13 @@ class OperationStarter {
   AtomicU64 next_launch_{0};
   // CLOCK_MONOTONIC of the latest operation's start event, if its call is not known.
   AtomicU64 announced_ns_{0};
-  OperationCompleter completer_;
 };
 
 inline uint64_t OperationStarter::OpenLaunch(bool is_alone) {
-  is_alone = is_alone && calls_are_announced_.load(std::memory_order_relaxed);
+  is_alone = is_alone && MayBeAlone();
   const uint64_t ticket = is_alone ? NextTicketExclusive(next_launch_) : NextTicket(next_launch_);
-  Launch& launch = shared().LaunchAt(ticket);
-  if (LoadAcquire(launch.ticket) != 0 && !completer_.IsFreed(launch)) return 0;
+  Launch& launch = LaunchAt(ticket);
+  if (LoadAcquire(launch.ticket) != 0 && !IsFreed(launch)) return 0;
   StoreRelaxed(launch.members, 0);
   StoreRelaxed(launch.last_member, 0);
   StoreRelaxed(launch.pending, Launch::kOpen);
@@ -88,7 +91,7 @@ inline void OperationStarter::JoinLaunch(Operation& operation, uint64_t ticket,
                                          uint64_t launch_ticket) {
   StoreRelaxed(operation.launch, 0);
   if (launch_ticket == 0) return;
-  Launch& launch = shared().LaunchAt(launch_ticket);
+  Launch& launch = LaunchAt(launch_ticket);
   const uint64_t whole = LoadAcquire(launch.ticket);
   if ((whole & Handle::kTicketMask) != launch_ticket ||
       LoadRelaxed(launch.pending) >= Launch::kClosed)
@@ -102,31 +105,28 @@ inline void OperationStarter::JoinLaunch(Operation& operation, uint64_t ticket,
 // Returns the ticket; 0 if the ring is full of operations that are truly in flight.
 inline uint64_t OperationStarter::TakeEntry(const OperationStart& start, uint32_t first_item) {
   const uint64_t ticket = NextTicketExclusive(next_operation_);
-  Operation& operation = shared().At(ticket);
-  if (PhaseOf(LoadAcquire(operation.state)) != Phase::kFree && !completer_.IsFreed(operation))
-    return 0;
+  Operation& operation = At(ticket);
+  if (PhaseOf(LoadAcquire(operation.state)) != Phase::kFree && !IsFreed(operation)) return 0;
   // Without an event of its call (NCCL_ENQUEUE_REARCH_ENABLE=1) its own event may come after the
   // kernel has ended.
   const bool is_call_missing = start.has_call_events && !start.call_is_bound;
   StoreRelaxed(operation.call_ns, is_call_missing ? NotBefore(start) : start.call_ns);
   StoreRelaxed(operation.bytes, start.message_bytes);
   StoreRelaxed(operation.sequence, start.sequence);
-  operation.channels.store(start.channels, std::memory_order_relaxed);
-  operation.function.store(start.function, std::memory_order_relaxed);
-  operation.owner_lane.store(start.function == Function::kRecv ? Handle::kMaxChannels : 0,
-                             std::memory_order_relaxed);
-  operation.call_is_bound.store(start.call_is_bound, std::memory_order_relaxed);
-  operation.channels_are_exact.store(start.channels_are_exact &&
-                                         shared().source() != TimingSource::kProxy &&
-                                         (!start.is_untimed || start.is_symmetric),
-                                     std::memory_order_relaxed);
-  operation.is_untimed.store(start.is_untimed, std::memory_order_relaxed);
-  operation.is_carried.store(start.is_carried, std::memory_order_relaxed);
-  operation.is_not_recorded.store(false, std::memory_order_relaxed);
-  operation.is_given_up.store(false, std::memory_order_relaxed);
-  operation.first_item.store(first_item, std::memory_order_relaxed);
+  StoreRelaxed(operation.channels, start.channels);
+  StoreRelaxed(operation.function, start.function);
+  StoreRelaxed(operation.owner_lane, start.function == Function::kRecv ? Handle::kMaxChannels : 0);
+  StoreRelaxed(operation.call_is_bound, start.call_is_bound);
+  StoreRelaxed(operation.channels_are_exact, start.channels_are_exact &&
+                                                 source() != TimingSource::kProxy &&
+                                                 (!start.is_untimed || start.is_symmetric));
+  StoreRelaxed(operation.is_untimed, start.is_untimed);
+  StoreRelaxed(operation.is_carried, start.is_carried);
+  StoreRelaxed(operation.is_not_recorded, false);
+  StoreRelaxed(operation.is_given_up, false);
+  StoreRelaxed(operation.first_item, first_item);
   JoinLaunch(operation, ticket, start.launch);
-  shared().recorder().ShowInFlight(ticket, start);
+  recorder().ShowInFlight(ticket, start);
   StoreRelease(operation.state, PhaseWord(ticket, Phase::kActive));
   return ticket;
 }
@@ -134,14 +134,14 @@ inline uint64_t OperationStarter::TakeEntry(const OperationStart& start, uint32_
 // CLOCK_MONOTONIC: the kernel of an operation whose call is not known did not start before. It may
 // have started before it was announced, but not before the launch before was.
 inline uint64_t OperationStarter::NotBefore(const OperationStart& start) {
-  const Launch& launch = shared().LaunchAt(start.launch);
+  const Launch& launch = LaunchAt(start.launch);
   const bool is_in_launch =
       start.launch != 0 && (LoadAcquire(launch.ticket) & Handle::kTicketMask) == start.launch;
   return is_in_launch ? LoadRelaxed(launch.called_after) : LoadRelaxed(announced_ns_);
 }
 
 inline uint32_t OperationStarter::NoteItem(const TryLock& lock, const OperationStart& start) {
-  WorkItems& items = shared().work_items();
+  WorkItems& items = work_items();
   if (!start.is_replay && !start.call_is_bound) return items.NoteUncalled(NotBefore(start));
   if (!lock) return items.NoteUnordered(start.call_ns), 0;
   return start.is_replay ? items.NoteReplay(start.call_ns, start.launch)
@@ -150,27 +150,28 @@ inline uint32_t OperationStarter::NoteItem(const TryLock& lock, const OperationS
 
 inline uint64_t OperationStarter::StartOperation(const OperationStart& start) {
   if (const DriftCause cause = drift_watch_.CauseIn(start);
-      cause != DriftCause::kNone && shared().ReadsKernels()) {
-    shared().BeginDrift(start.launch, cause);
+      cause != DriftCause::kNone && ReadsKernels()) {
+    BeginDrift(start.launch, cause);
   }
-  const bool is_followed = shared().FollowsOperations();
-  if (is_followed) completer_.Sweep(start.call_ns);
+  const bool is_followed = FollowsOperations();
+  if (is_followed) Sweep(start.call_ns);
   uint64_t ticket = 0;
   bool had_lock = false;
   {
-    const TryLock lock{&is_starting_};
+    const bool is_alone = start.is_alone && MayBeAlone();
+    const TryLock lock{is_alone ? nullptr : &is_starting_};
     had_lock = static_cast<bool>(lock);
     const uint32_t first_item = NoteItem(lock, start);
-    shared().recorder().CountStart(start.function, start.message_bytes, start.call_ns);
+    recorder().CountStart(start.function, start.message_bytes, start.call_ns, is_alone);
     if (lock && is_followed && !start.launch_is_followed)
       NextTicketExclusive(next_operation_);  // its place in the order
     if (lock && is_followed && start.launch_is_followed) ticket = TakeEntry(start, first_item);
     if (!start.call_is_bound) StoreRelaxed(announced_ns_, start.call_ns);
   }
   if (ticket == 0) {
-    NoteUnfollowed(start.function, start.launch, is_followed, had_lock);
+    CountUnfollowed(start.function, start.launch, is_followed, had_lock);
   } else if (start.has_no_parts || start.is_carried) {
-    completer_.Finish(shared().At(ticket), ticket, start.call_ns);
+    Finish(At(ticket), ticket, start.call_ns);
   }
   return ticket;
 }

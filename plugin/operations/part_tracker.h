@@ -18,11 +18,8 @@
 
 namespace nccl_exporter::plugin {
 
-// Made for one callback. Inlined, it costs nothing.
-class PartTracker {
+class PartTracker : public OperationCompleter {
  public:
-  explicit PartTracker(OperationCompleter& completer) : completer_(completer) {}
-
   // Kernel channels. `time_ns` is the GPU's, or CLOCK_MONOTONIC with TimingSource::kKernelCpu.
   bool StartChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);
   void StampChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);
@@ -41,93 +38,76 @@ class PartTracker {
   static void BeginParts(Operation& operation, uint64_t ticket);
   static uint64_t StartOf(const Operation& operation, uint32_t channel) {
     const uint64_t first_ns = LoadRelaxed(operation.first_start_ns);
-    const uint32_t low_ns = operation.start_low_ns[channel].load(std::memory_order_relaxed);
+    const uint32_t low_ns = LoadRelaxed(operation.start_low_ns[channel]);
     return first_ns + static_cast<uint32_t>(low_ns - static_cast<uint32_t>(first_ns));
   }
-  static void EndChannels(OperationCompleter& completer, Operation& operation, uint64_t ticket,
-                          uint64_t seen);
+  // Whether the parts are those of the operation, and the channel has started and not stopped. By
+  // the parts alone, which only this thread writes: an operation that another thread has given up
+  // goes on here until EndChannels() looks at its state, and nobody reads its parts.
+  static bool IsRunning(const Operation& operation, uint64_t abbreviated, uint32_t channel) {
+    return (LoadRelaxed(operation.parts_ticket) & Handle::kTicketMask) == abbreviated &&
+           ((LoadRelaxed(operation.seen) & ~LoadRelaxed(operation.stopped)) >> channel & 1) != 0;
+  }
+  [[gnu::cold]] void CountLate(const Operation& operation, uint64_t abbreviated, uint32_t channel);
+  void EndChannels(Operation& operation, uint64_t abbreviated);
   void CountProxyPart(Operation& operation, uint64_t ticket, uint64_t change, uint64_t now_ns);
-
-  CommunicatorState& shared() { return completer_.shared(); }
-  const LaunchJudge& judge() const { return completer_.launch_recorder().judge(); }
-
-  OperationCompleter& completer_;
 };
 
 [[gnu::always_inline]] inline bool PartTracker::StartChannel(uint64_t abbreviated, uint32_t channel,
                                                              uint64_t time_ns) {
-  Operation& operation = shared().At(abbreviated);
+  Operation& operation = At(abbreviated);
   const uint64_t state = LoadAcquire(operation.state);
-  if (!IsActive(state, abbreviated)) return shared().CountStray(state, abbreviated), false;
+  if (!IsActive(state, abbreviated)) return CountStray(state, abbreviated), false;
   const uint64_t ticket = TicketOf(state);
   if (LoadRelaxed(operation.parts_ticket) != ticket) BeginParts(operation, ticket);
   const uint64_t bit = uint64_t{1} << channel;
   const uint64_t seen = LoadRelaxed(operation.seen);
-  if (seen & bit)
-    return shared().recorder().CountLoss(Loss::kStaleHandle), false;  // announced twice
-  if (time_ns == 0) Reject(operation, Loss::kZeroTimestamp);
-
-  if (seen == 0 || time_ns < LoadRelaxed(operation.first_start_ns))
+  if (seen == 0) {
+    if (source() == TimingSource::kProxy) return false;  // another program changed the mask
+    // Begun; the rest is shown when all seen have stopped.
+    recorder().ShowParts(ticket, kOneAnnounced);
+    if (DatesStarts()) StoreRelaxed(operation.first_part_ns, NowNs());
+  } else if (seen & bit) {
+    return recorder().CountLoss(Loss::kStaleHandle), false;  // announced twice
+  }
+  if (time_ns < LoadRelaxed(operation.first_start_ns))
     StoreRelaxed(operation.first_start_ns, time_ns);
   if (time_ns > LoadRelaxed(operation.latest_start_ns))
     StoreRelaxed(operation.latest_start_ns, time_ns);
-  operation.start_low_ns[channel].store(static_cast<uint32_t>(time_ns), std::memory_order_relaxed);
+  StoreRelaxed(operation.start_low_ns[channel], static_cast<uint32_t>(time_ns));
   StoreRelaxed(operation.seen, seen | bit);
-  StoreRelaxed(shared().OwnerOf(operation, channel), OrderOf(operation, ticket));
-  if (seen == 0) {
-    shared().recorder().ShowParts(
-        ticket, kOneAnnounced);  // begun; the rest is shown when all seen have stopped
-    if (judge().DatesStarts()) StoreRelaxed(operation.first_part_ns, NowNs());
-  }
+  StoreRelaxed(OwnerOf(operation, channel), OrderOf(operation, ticket));
   return true;
 }
 
 [[gnu::always_inline]] inline void PartTracker::StampChannel(uint64_t abbreviated, uint32_t channel,
                                                              uint64_t time_ns) {
-  Operation& operation = shared().At(abbreviated);
-  const uint64_t state = LoadAcquire(operation.state);
-  if (!IsActive(state, abbreviated)) return shared().CountStray(state, abbreviated);
-  const uint64_t bit = uint64_t{1} << channel;
-  if (LoadRelaxed(operation.parts_ticket) != TicketOf(state) ||
-      !(LoadRelaxed(operation.seen) & bit)) {
-    return shared().recorder().CountLoss(Loss::kStopWithoutStart);
-  }
-  // A later operation's stop whose start was skipped: NCCL reports it on the handle that is still
-  // in the slot.
-  if (LoadRelaxed(operation.stopped) & bit)
-    return shared().recorder().CountLoss(Loss::kAfterCompletion);
+  Operation& operation = At(abbreviated);
+  if (!IsRunning(operation, abbreviated, channel))
+    return CountLate(operation, abbreviated, channel);
   if (time_ns <= StartOf(operation, channel))
     Reject(operation, time_ns == 0 ? Loss::kZeroTimestamp : Loss::kStopBeforeStart);
   if (time_ns < LoadRelaxed(operation.soonest_stop_ns))
     StoreRelaxed(operation.soonest_stop_ns, time_ns);
   if (time_ns > LoadRelaxed(operation.last_stop_ns)) StoreRelaxed(operation.last_stop_ns, time_ns);
-  StoreRelaxed(operation.stamped, LoadRelaxed(operation.stamped) | bit);
+  StoreRelaxed(operation.stamped, LoadRelaxed(operation.stamped) | uint64_t{1} << channel);
 }
 
 [[gnu::always_inline]] inline void PartTracker::StopChannel(uint64_t abbreviated,
                                                             uint32_t channel) {
-  Operation& operation = shared().At(abbreviated);
-  const uint64_t state = LoadAcquire(operation.state);
-  if (!IsActive(state, abbreviated)) return shared().CountStray(state, abbreviated);
-  const uint64_t ticket = TicketOf(state);
-  const uint64_t bit = uint64_t{1} << channel;
-  const uint64_t seen = LoadRelaxed(operation.seen);
-  if (LoadRelaxed(operation.parts_ticket) != ticket || !(seen & bit)) {
-    return shared().recorder().CountLoss(Loss::kStopWithoutStart);
-  }
-  const uint64_t stopped = LoadRelaxed(operation.stopped);
-  if (stopped & bit) return shared().recorder().CountLoss(Loss::kAfterCompletion);
-  if ((stopped | bit) == seen) return EndChannels(completer_, operation, ticket, seen);
-  StoreRelease(operation.stopped, stopped | bit);
+  Operation& operation = At(abbreviated);
+  if (!IsRunning(operation, abbreviated, channel))
+    return CountLate(operation, abbreviated, channel);
+  const uint64_t stopped = LoadRelaxed(operation.stopped) | uint64_t{1} << channel;
+  if (stopped == LoadRelaxed(operation.seen)) return EndChannels(operation, abbreviated);
+  StoreRelease(operation.stopped, stopped);
 }
 
 inline std::optional<uint64_t> PartTracker::UnstampedStart(uint64_t abbreviated, uint32_t channel) {
-  const Operation& operation = shared().At(abbreviated);
-  const uint64_t state = LoadAcquire(operation.state);
-  const uint64_t bit = uint64_t{1} << channel;
-  if (!IsActive(state, abbreviated) || LoadRelaxed(operation.parts_ticket) != TicketOf(state) ||
-      (LoadRelaxed(operation.seen) & bit) == 0 ||
-      ((LoadRelaxed(operation.stopped) | LoadRelaxed(operation.stamped)) & bit) != 0)
+  const Operation& operation = At(abbreviated);
+  if (!IsActive(LoadAcquire(operation.state), abbreviated) ||
+      !IsRunning(operation, abbreviated, channel) ||
+      (LoadRelaxed(operation.stamped) >> channel & 1) != 0)
     return std::nullopt;
   return StartOf(operation, channel);
 }

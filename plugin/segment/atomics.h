@@ -7,17 +7,26 @@
 
 #include <atomic>
 #include <cstdint>
+#include <type_traits>
 
 namespace nccl_exporter::plugin {
 
 using AtomicU64 = std::atomic<uint64_t>;
 
-inline uint64_t LoadRelaxed(const AtomicU64& word) { return word.load(std::memory_order_relaxed); }
-inline uint64_t LoadAcquire(const AtomicU64& word) { return word.load(std::memory_order_acquire); }
-inline void StoreRelaxed(AtomicU64& word, uint64_t value) {
+template <typename T>
+T LoadRelaxed(const std::atomic<T>& word) {
+  return word.load(std::memory_order_relaxed);
+}
+template <typename T>
+T LoadAcquire(const std::atomic<T>& word) {
+  return word.load(std::memory_order_acquire);
+}
+template <typename T>
+void StoreRelaxed(std::atomic<T>& word, std::type_identity_t<T> value) {
   word.store(value, std::memory_order_relaxed);
 }
-inline void StoreRelease(AtomicU64& word, uint64_t value) {
+template <typename T>
+void StoreRelease(std::atomic<T>& word, std::type_identity_t<T> value) {
   word.store(value, std::memory_order_release);
 }
 inline uint64_t AddRelaxed(AtomicU64& word, uint64_t value) {
@@ -43,13 +52,15 @@ inline bool CompareExchange(AtomicU64& word, uint64_t expected, uint64_t desired
 //      the holder was preempted, or if several threads follow each other.
 class TryLock {
  public:
-  explicit TryLock(std::atomic<bool>* is_taken) : is_taken_(is_taken) {
+  // nullptr: no other thread can be here, and nothing is locked.
+  explicit TryLock(std::atomic<bool>* is_taken)
+      : is_taken_(is_taken), is_ours_(is_taken == nullptr) {
     constexpr int kAttempts = 64;
     for (int i = 0; i < kAttempts && !is_ours_; ++i)
       is_ours_ = !is_taken->exchange(true, std::memory_order_acquire);
   }
   ~TryLock() {
-    if (is_ours_) is_taken_->store(false, std::memory_order_release);
+    if (is_ours_ && is_taken_ != nullptr) is_taken_->store(false, std::memory_order_release);
   }
   TryLock(const TryLock&) = delete;
   TryLock& operator=(const TryLock&) = delete;
@@ -57,7 +68,7 @@ class TryLock {
 
  private:
   std::atomic<bool>* is_taken_;
-  bool is_ours_ = false;
+  bool is_ours_;
 };
 
 inline uint64_t ReadClock(clockid_t clock) {

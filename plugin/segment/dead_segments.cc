@@ -27,8 +27,8 @@ constexpr size_t kTimesBytes = offsetof(layout::CommunicatorSlot, in_flight);
 
 bool IsName(const char* name) {
   const size_t length = std::strlen(name);
-  return length == kNameBytes && std::strcmp(name + length - (sizeof(layout::kFileSuffix) - 1),
-                                             layout::kFileSuffix) == 0;
+  return length == kNameBytes &&
+         std::strcmp(name + length - (sizeof(layout::kFileSuffix) - 1), layout::kFileSuffix) == 0;
 }
 
 // Segments that this process maps, by name.
@@ -124,10 +124,10 @@ class Removal {
     const uint64_t slot_bytes = WordAt(header, offsetof(Header, slot_bytes));
     const uint64_t slot_count = WordAt(header, offsetof(Header, slot_count));
     const uint64_t first = WordAt(header, offsetof(Header, header_bytes));
-    const bool is_readable =
-        WordAt(header, offsetof(Header, magic)) == layout::kMagic &&
-        WordAt(header, offsetof(Header, version)) >> 32 == layout::kMajor &&
-        slot_bytes >= kTimesBytes && slot_bytes <= kMostSlotBytes && first <= kMostSlotBytes;
+    const bool is_readable = WordAt(header, offsetof(Header, magic)) == layout::kMagic &&
+                             WordAt(header, offsetof(Header, version)) >> 32 == layout::kMajor &&
+                             slot_bytes >= kTimesBytes && slot_bytes <= kMostSlotBytes &&
+                             first <= kMostSlotBytes;
     if (!is_readable) return false;
     const uint64_t start_ns = WordAt(header, offsetof(Header, start_monotonic_ns));
     const uint64_t realtime_ns = WordAt(header, offsetof(Header, start_realtime_ns));

@@ -5,9 +5,9 @@ namespace nccl_exporter::plugin {
 
 layout::SizeHistogram* Recorder::TakeSizeHistogram(SizeHistogramPlace& place, Function function,
                                                    int size_class) {
-  const uint8_t taken = size_histograms_taken_.load(std::memory_order_relaxed);
+  const uint8_t taken = LoadRelaxed(size_histograms_taken_);
   layout::SizeHistogram* const histogram = slot_->size_histograms + taken;
-  place.store(histogram, std::memory_order_relaxed);
+  StoreRelaxed(place, histogram);
   if (taken == layout::kSizeHistograms) return histogram;
   StoreRelease(histogram->owner, layout::SizeHistogramOwner(function, size_class));
   // The operation that is counted next is not seen before the owner, by a daemon that copies the
@@ -15,14 +15,14 @@ layout::SizeHistogram* Recorder::TakeSizeHistogram(SizeHistogramPlace& place, Fu
 #if !defined(NCCL_EXPORTER_TSAN)  // ThreadSanitizer knows no fences
   std::atomic_thread_fence(std::memory_order_release);
 #endif
-  size_histograms_taken_.store(static_cast<uint8_t>(taken + 1), std::memory_order_relaxed);
+  StoreRelaxed(size_histograms_taken_, static_cast<uint8_t>(taken + 1));
   return histogram;
 }
 
 void Recorder::ForgetSizeHistograms() {
-  size_histograms_taken_.store(0, std::memory_order_relaxed);
+  StoreRelaxed(size_histograms_taken_, 0);
   for (auto& of_function : size_histograms_) {
-    for (SizeHistogramPlace& place : of_function) place.store(nullptr, std::memory_order_relaxed);
+    for (SizeHistogramPlace& place : of_function) StoreRelaxed(place, nullptr);
   }
 }
 

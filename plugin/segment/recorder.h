@@ -2,8 +2,9 @@
 // Recorder of one communicator: all that is written into its slot after it was claimed. Increments,
 // operations in flight, and the ring of completions. Any thread; no system call.
 //
-// Starts and completions are counted by fetch_add. The times of an operation are written under a
-// lock of the communicator's completions, without locked instructions.
+// Starts are counted by fetch_add, but for those of a thread that is alone; completions always. The
+// times of an operation are written under a lock of the communicator's completions, without locked
+// instructions.
 #pragma once
 
 #include <array>
@@ -40,14 +41,15 @@ class Recorder {
       slot_ = slot;  // for good: late events of a former communicator may be reading it
       header_ = header;
     }
-    ranks_.store(ranks, std::memory_order_relaxed);
-    bus_share_.store(BusShare(ranks), std::memory_order_relaxed);
+    StoreRelaxed(ranks_, ranks);
+    StoreRelaxed(bus_share_, BusShare(ranks));
     StoreRelaxed(completions_, 0);
     ForgetSizeHistograms();
   }
   // Several communicators use the slot: their counts are not written by one thread at a time.
-  void ShareSlot() { is_shared_.store(true, std::memory_order_relaxed); }
-  uint32_t ranks() const { return ranks_.load(std::memory_order_relaxed); }
+  void ShareSlot() { StoreRelaxed(is_shared_, true); }
+  bool is_shared() const { return LoadRelaxed(is_shared_); }
+  uint32_t ranks() const { return LoadRelaxed(ranks_); }
   layout::CommunicatorSlot* slot() const { return slot_; }
 
   void CountLoss(Loss loss) { CountLosses(loss, 1); }
@@ -55,17 +57,14 @@ class Recorder {
     AddRelaxed(header_->losses[static_cast<uint8_t>(loss)], count);
   }
   // NCCL allows one call on a communicator at a time.
-  void CountCall(Function function) {
-    AtomicU64& calls = block(function).calls;
-    is_shared_.load(std::memory_order_relaxed) ? static_cast<void>(AddRelaxed(calls, 1))
-                                               : ExclusiveAdd(calls, 1);
-  }
-  void CountStart(Function function, uint64_t bytes, uint64_t now_ns) {
+  void CountCall(Function function) { Add(block(function).calls, 1, !is_shared()); }
+  // `is_alone`: no other thread counts a start of this communicator at the same time.
+  void CountStart(Function function, uint64_t bytes, uint64_t now_ns, bool is_alone) {
     const int size_class = SizeClassOf(bytes);
     layout::FunctionBlock& counters = block(function);
     StoreRelaxed(counters.last_start_ns, now_ns);
-    AddRelaxed(counters.started.operations[size_class], 1);
-    AddRelaxed(counters.started.bytes[size_class], bytes);
+    Add(counters.started.operations[size_class], 1, is_alone);
+    Add(counters.started.bytes[size_class], bytes, is_alone);
   }
 
   // Any thread: the network operations of an operation that starts now are timed.
@@ -95,6 +94,9 @@ class Recorder {
   layout::FunctionBlock& block(Function function) {
     return slot_->functions[static_cast<uint8_t>(function)];
   }
+  static void Add(AtomicU64& word, uint64_t value, bool is_alone) {
+    is_alone ? ExclusiveAdd(word, value) : static_cast<void>(AddRelaxed(word, value));
+  }
   layout::InFlightEntry& entry(uint64_t ticket) {
     return slot_->in_flight[(ticket - 1) % kOperationEntries];
   }
@@ -104,7 +106,7 @@ class Recorder {
   layout::SizeHistogram* SizeHistogramOf(Function function, int size_class) {
     SizeHistogramPlace& place =
         size_histograms_[static_cast<size_t>(function)][static_cast<size_t>(size_class)];
-    layout::SizeHistogram* const histogram = place.load(std::memory_order_relaxed);
+    layout::SizeHistogram* const histogram = LoadRelaxed(place);
     return histogram != nullptr ? histogram : TakeSizeHistogram(place, function, size_class);
   }
   layout::SizeHistogram* TakeSizeHistogram(SizeHistogramPlace& place, Function function,
@@ -160,8 +162,8 @@ inline void Recorder::RecordDuration(const Completion& completion) {
   const bool is_collective = !TraitsOf(completion.function).is_point_to_point;
   if (!is_collective || completion.members != 1 || completion.bytes < kBandwidthMinimumBytes)
     return;
-  const double bus_bytes = BusBytesOfShare(completion.function, completion.bytes,
-                                           bus_share_.load(std::memory_order_relaxed));
+  const double bus_bytes =
+      BusBytesOfShare(completion.function, completion.bytes, LoadRelaxed(bus_share_));
   const uint64_t bandwidth = BusBandwidth(bus_bytes, completion.duration_ns);
   if (bandwidth == 0) return;
   ExclusiveAdd(counters.bandwidth[BandwidthBuckets::IndexOf(bandwidth)], 1);

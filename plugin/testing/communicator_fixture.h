@@ -15,7 +15,7 @@ namespace nccl_exporter::plugin {
 // A communicator of 8 ranks over a slot in ordinary memory.
 class CommunicatorTest : public testing::Test {
  protected:
-  void Open(TimingSource source) { communicator_->Open(source, 2, 8, slot_.get(), header_.get()); }
+  void Open(TimingSource source) { communicator_->Open({source, 2, 8, slot_.get(), header_.get()}); }
 
   OperationStart AllReduce(uint64_t bytes, uint32_t channels, uint64_t launch = 0) {
     OperationStart start;
@@ -36,9 +36,9 @@ class CommunicatorTest : public testing::Test {
   }
 
   void RunChannel(uint64_t ticket, uint32_t channel, uint64_t start_ns, uint64_t stop_ns) {
-    communicator_->parts().StartChannel(ticket, channel, start_ns);
-    communicator_->parts().StampChannel(ticket, channel, stop_ns);
-    communicator_->parts().StopChannel(ticket, channel);
+    communicator_->StartChannel(ticket, channel, start_ns);
+    communicator_->StampChannel(ticket, channel, stop_ns);
+    communicator_->StopChannel(ticket, channel);
   }
 
   // One channel that runs for 1 us, after all that ran before: by the GPU's clock, which is far

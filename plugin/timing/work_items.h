@@ -71,21 +71,20 @@ class WorkItems {
     StoreRelaxed(announced_in_group_, 0);
     StoreRelaxed(latest_launch_, 0);
     StoreRelaxed(others_before_launch_, 0);
-    is_alone_.store(false, std::memory_order_relaxed);
-    has_late_items_.store(false, std::memory_order_relaxed);
+    StoreRelaxed(is_alone_, false);
+    StoreRelaxed(has_late_items_, false);
   }
 
   // A group begins with a call at that depth; by the thread that makes it. A group that begins on
   // another communicator is not shown to this one.
-  void NoteGroup(int depth) { is_alone_.store(depth == 1, std::memory_order_relaxed); }
+  void NoteGroup(int depth) { StoreRelaxed(is_alone_, depth == 1); }
   // A call that is not being captured; by the thread that makes it, before anything is handed to
   // the GPU.
   void NoteCall(uint64_t now_ns) {
     const uint64_t number = LoadRelaxed(noted_calls_);
-    const bool begins_group =
-        is_alone_.load(std::memory_order_relaxed) || LoadRelaxed(settled_calls_) == number;
+    const bool begins_group = LoadRelaxed(is_alone_) || LoadRelaxed(settled_calls_) == number;
     StoreRelease(waiting_[number % kWaiting], now_ns << 1 | (begins_group ? 1 : 0));
-    is_alone_.store(false, std::memory_order_relaxed);
+    StoreRelaxed(is_alone_, false);
     StoreRelease(called_ns_[Noted() % kKept], now_ns);
     StoreRelease(noted_calls_, number + 1);
   }
@@ -113,7 +112,7 @@ class WorkItems {
   // One that knows none, for calls are not announced before 2.28: an item itself. Its kernel did
   // not start before.
   uint32_t NoteUncalled(uint64_t not_before_ns) {
-    has_late_items_.store(true, std::memory_order_relaxed);
+    StoreRelaxed(has_late_items_, true);
     const uint64_t item = Noted();
     Note(not_before_ns);
     return static_cast<uint32_t>(item);
@@ -135,7 +134,7 @@ class WorkItems {
   // kNotYet: none has been called; 0: not known. `first_item` as NoteOperation returned it.
   uint64_t OverwritableSince(uint32_t first_item) const {
     const uint32_t item = first_item + kRingEntries;
-    const uint32_t slack = has_late_items_.load(std::memory_order_relaxed) ? kUnannounced : 0;
+    const uint32_t slack = LoadRelaxed(has_late_items_) ? kUnannounced : 0;
     const int32_t behind = Behind(item);
     if (behind + static_cast<int32_t>(slack) <= 0) return kNotYet;
     if (behind <= 0) return 0;

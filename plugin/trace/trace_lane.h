@@ -29,15 +29,15 @@ class alignas(64) TraceLane {
  public:
   // For good: late events of a former communicator may be in it. All later calls are the same.
   void Open(uint32_t slot, trace_ring::Role role, TraceSession* session) {
-    if (trace_.load(std::memory_order_relaxed) != nullptr) return;
+    if (LoadRelaxed(trace_) != nullptr) return;
     slot_ = slot;
     role_ = role;
-    trace_.store(session, std::memory_order_release);
+    StoreRelease(trace_, session);
   }
 
   template <size_t kWords>
   void Write(const std::array<uint64_t, kWords>& record) {
-    TraceSession* const trace = trace_.load(std::memory_order_acquire);
+    TraceSession* const trace = LoadAcquire(trace_);
     const uint64_t session = trace != nullptr ? trace->session() : 0;
     if (session == 0) return;  // the request is over
     uint64_t place = 0;

@@ -68,7 +68,7 @@ std::optional<uint64_t> TraceSession::Take(uint64_t now_ns) {
   };
   if (LoadRelaxed(*requested_) == LoadRelaxed(taken_) && !is_over()) return {};
   if (is_taking_.exchange(true, std::memory_order_acquire)) return {};  // another thread is
-  const auto end = [this] { is_taking_.store(false, std::memory_order_release); };
+  const auto end = [this] { StoreRelease(is_taking_, false); };
   const TraceRequestCopy request = TraceRequestCopy::Of(file_->control);
   if (request.generation == LoadRelaxed(taken_)) {
     if (is_over()) {

@@ -57,10 +57,10 @@ struct JobOptions {
 class Job {
  public:
   explicit Job(JobOptions options) : options_(std::move(options)), random_(options_.jitter_seed) {
-    communicator_->Open(TimingSource::kKernel, 0, 2, slot_.get(), header_.get());
+    communicator_->Open({TimingSource::kKernel, 0, 2, slot_.get(), header_.get()});
     unread_.resize(2 * options_.channels);
     for (size_t i = 0; i < options_.graph.size(); ++i) {
-      communicator_->NoteCallGroup(1);
+      communicator_->work_items().NoteGroup(1);
       communicator_->NoteCall(true);
     }
   }
@@ -170,7 +170,7 @@ class Job {
     std::vector<uint64_t> called_ns;
     for (size_t i = 0; i < calls.size(); ++i) {
       if (i == 0 || (options_.has_inner_groups && i % 2 == 0)) {
-        communicator_->NoteCallGroup(calls.size() == 1 ? 1 : options_.has_inner_groups ? 3 : 2);
+        communicator_->work_items().NoteGroup(calls.size() == 1 ? 1 : options_.has_inner_groups ? 3 : 2);
       }
       virtual_ns = std::max(virtual_ns, host_ns_);
       RunHostFunctions();
@@ -192,7 +192,7 @@ class Job {
 
   void NoteCall() {
     communicator_->NoteCall(false);
-    communicator_->NoteWorkItem(virtual_ns);
+    communicator_->work_items().NoteCall(virtual_ns);
   }
 
   // One kernel. A Send and the Receive after it share a work item.
@@ -310,11 +310,11 @@ class Job {
       if (!next.is_started) {
         const Work* entry = Entry(next.work, false);
         if (entry == nullptr) continue;
-        communicator_->parts().StartChannel(next.ticket, channel, entry->start_ns);
+        communicator_->StartChannel(next.ticket, channel, entry->start_ns);
         next.is_started = true;
       } else if (const Work* entry = Entry(next.work, true)) {
-        communicator_->parts().StampChannel(next.ticket, channel, entry->stop_ns);
-        communicator_->parts().StopChannel(next.ticket, channel);
+        communicator_->StampChannel(next.ticket, channel, entry->stop_ns);
+        communicator_->StopChannel(next.ticket, channel);
         unread_[i].pop_front();
         Compare();
       }

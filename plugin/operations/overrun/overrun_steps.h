@@ -22,13 +22,13 @@ class OverrunSteps : public testing::Test {
  protected:
   void SetUp() override {
     virtual_ns = 10'000 * kMs;
-    communicator_->Open(TimingSource::kKernel, 0, 2, slot_.get(), header_.get());
+    communicator_->Open({TimingSource::kKernel, 0, 2, slot_.get(), header_.get()});
   }
 
-  void BeginGroup(int depth) { communicator_->NoteCallGroup(depth); }
+  void BeginGroup(int depth) { communicator_->work_items().NoteGroup(depth); }
   uint64_t Call() {
     communicator_->NoteCall(false);
-    communicator_->NoteWorkItem(virtual_ns);
+    communicator_->work_items().NoteCall(virtual_ns);
     const uint64_t called_ns = virtual_ns;
     virtual_ns += 2 * kUs;
     return called_ns;
@@ -62,11 +62,11 @@ class OverrunSteps : public testing::Test {
   uint64_t AnnounceReplay() { return AnnounceAlone(virtual_ns, true); }
 
   void Start(uint64_t ticket, uint32_t channel, uint64_t start_ns) {
-    communicator_->parts().StartChannel(ticket, channel, start_ns + kGpuOffsetNs);
+    communicator_->StartChannel(ticket, channel, start_ns + kGpuOffsetNs);
   }
   void Stop(uint64_t ticket, uint32_t channel, uint64_t stop_ns) {
-    communicator_->parts().StampChannel(ticket, channel, stop_ns + kGpuOffsetNs);
-    communicator_->parts().StopChannel(ticket, channel);
+    communicator_->StampChannel(ticket, channel, stop_ns + kGpuOffsetNs);
+    communicator_->StopChannel(ticket, channel);
   }
   // With those times, now.
   void Complete(uint64_t ticket, uint64_t start_ns, uint64_t stop_ns) {
