@@ -11,8 +11,8 @@ namespace nccl_exporter::plugin {
 // ncclLaunchCeColl). NCCL hands it to the streams that order the communicator's kernels
 // (enqueue.cc, ncclLaunchPrepare), so that it is over once a later one has run. It is a launch of
 // its own, for operations are ordered by their launches.
-void* Callbacks::StartCopyEngineTask(void* context, Function function, uint64_t count,
-                                     uint32_t element_bytes, void* call) {
+void* Process::StartCopyEngineTask(void* context, Function function, uint64_t count,
+                                   uint32_t element_bytes, void* call) {
   const Handle from = Handle::From(context);
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
@@ -34,25 +34,23 @@ void* Callbacks::StartCopyEngineTask(void* context, Function function, uint64_t 
   return unfollowed;
 }
 
-void* Callbacks::RefuseChannel(Handle task, uint32_t channel) {
+void* Process::RefuseChannel(Handle task, uint32_t channel) {
   if (communicators_.Fits(task, HandleKind::kUnfollowed)) return nullptr;
-  process_.CountLoss(channel >= Handle::kMaxChannels ? Loss::kChannelOutOfRange
-                                                     : Loss::kUnknownHandle);
+  CountLoss(channel >= Handle::kMaxChannels ? Loss::kChannelOutOfRange : Loss::kUnknownHandle);
   return nullptr;
 }
 
 // Traces.
 
-void Callbacks::TraceOperation(Communicator& communicator, uint64_t ticket, Function function,
-                               int peer, uint64_t sequence, uint64_t call_ns, uint64_t bytes) {
+void Process::TraceOperation(Communicator& communicator, uint64_t ticket, Function function,
+                             int peer, uint64_t sequence, uint64_t call_ns, uint64_t bytes) {
   communicator.trace_lanes().caller().Write(trace_ring::MakeOperation(
       static_cast<uint64_t>(function), ticket, peer, sequence, call_ns, bytes));
 }
 
-void Callbacks::StampTracedChannel(Process& process, Handle handle, uint64_t time_ns) {
-  Communicator* communicator =
-      process.communicators().Owner(handle, HandleKind::kTracedKernelChannel);
-  if (communicator == nullptr) return process.CountLoss(Loss::kUnknownHandle);
+void Process::StampTracedChannel(Handle handle, uint64_t time_ns) {
+  Communicator* communicator = communicators_.Owner(handle, HandleKind::kTracedKernelChannel);
+  if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle);
   const std::optional<uint64_t> start_ns =
       communicator->UnstampedStart(handle.Ticket(), handle.Channel());
   communicator->StampChannel(handle.Ticket(), handle.Channel(), time_ns);
@@ -62,15 +60,15 @@ void Callbacks::StampTracedChannel(Process& process, Handle handle, uint64_t tim
 }
 
 // An operation that nobody follows has no ticket, and its network time counts none the less.
-void* Callbacks::StartProxyOperation(void* task, ProxyOperationStart start) {
+void* Process::StartProxyOperation(void* task, ProxyOperationStart start) {
   if (communicators_.Salt() == 0) return nullptr;
-  if (start.pid != process_.pid()) return process_.CountLoss(Loss::kForeignProcess), nullptr;
+  if (start.pid != pid_) return CountLoss(Loss::kForeignProcess), nullptr;
   const Handle handle = Handle::From(task);
   const bool has_ticket = communicators_.Fits(handle, HandleKind::kOperation);
   Communicator* communicator = communicators_.OwnerOf(handle);
   if ((!has_ticket && !communicators_.Fits(handle, HandleKind::kUnfollowed)) ||
       communicator == nullptr) {
-    return process_.CountLoss(Loss::kUnknownHandle), nullptr;
+    return CountLoss(Loss::kUnknownHandle), nullptr;
   }
   const bool is_followed = has_ticket && communicator->source() == TimingSource::kProxy &&
                            communicator->StartProxy(handle.Ticket());
@@ -88,8 +86,8 @@ void* Callbacks::StartProxyOperation(void* task, ProxyOperationStart start) {
   return handle.WithNetworkBits(kind, key).Pointer();
 }
 
-void Callbacks::RecordProxyOperation(void* proxy_operation, int state, uint64_t sum_of_bytes,
-                                     int steps) {
+void Process::RecordProxyOperation(void* proxy_operation, int state, uint64_t sum_of_bytes,
+                                   int steps) {
   const Handle handle = Handle::From(proxy_operation);
   const HandleKind kind = communicators_.KindOf(handle);
   if (kind != HandleKind::kNetworkOperation && kind != HandleKind::kTimedProxyOperation) return;
@@ -97,12 +95,12 @@ void Callbacks::RecordProxyOperation(void* proxy_operation, int state, uint64_t 
     network->NoteOperationState(handle.NetworkBits(), state, sum_of_bytes, steps);
 }
 
-void Callbacks::RefuseStep(Handle handle) {
+void Process::RefuseStep(Handle handle) {
   const HandleKind kind = communicators_.KindOf(handle);
   const bool is_of_network = kind == HandleKind::kNetworkStep ||
                              kind == HandleKind::kNetworkOperation ||
                              kind == HandleKind::kTimedProxyOperation;
-  process_.CountLoss(is_of_network ? Loss::kStaleHandle : Loss::kUnknownHandle);
+  CountLoss(is_of_network ? Loss::kStaleHandle : Loss::kUnknownHandle);
 }
 
 // Stops.
@@ -110,7 +108,7 @@ void Callbacks::RefuseStep(Handle handle) {
 static_assert(kOperationEntries <= NetworkTimer::kTicketMask,
               "a key knows operations in flight apart");
 
-void Callbacks::StopNetworkOperation(Handle handle) {
+void Process::StopNetworkOperation(Handle handle) {
   if (NetworkTimer* const network = NetworkOf(handle)) network->Stop(handle.NetworkBits());
   if (!communicators_.Fits(handle, HandleKind::kTimedProxyOperation)) return;
   if (Communicator* const owner = communicators_.OwnerOf(handle)) {
@@ -118,7 +116,7 @@ void Callbacks::StopNetworkOperation(Handle handle) {
   }
 }
 
-void Callbacks::StopRare(Handle handle) {
+void Process::StopRare(Handle handle) {
   if (handle.bits == 0) return;
   Communicator* const owner = communicators_.OwnerOf(handle);
   switch (communicators_.KindOf(handle)) {
@@ -141,7 +139,7 @@ void Callbacks::StopRare(Handle handle) {
     default:
       break;
   }
-  process_.CountLoss(Loss::kUnknownHandle);
+  CountLoss(Loss::kUnknownHandle);
 }
 
 }  // namespace nccl_exporter::plugin

@@ -11,13 +11,26 @@
 
 #include "plugin/identity/cpu_allowance.h"
 #include "plugin/identity/gpu_multicast.h"
-#include "plugin/init_request.h"
 #include "plugin/nccl/event_policy.h"
 #include "plugin/nccl/nccl_parameter.h"
 #include "plugin/nccl/nccl_version.h"
+#include "plugin/nccl/profiler_abi.h"
 #include "plugin/options.h"
 
 namespace nccl_exporter::plugin {
+
+// Arguments of NCCL's init, in one form for all API versions. v1 to v3 pass none of them:
+// `is_known` is false, and id and rank come with the first operation.
+struct InitRequest {
+  int api_version = 0;
+  bool is_known = false;
+  uint64_t id = 0;
+  const char* name = nullptr;
+  int nodes = 0;
+  int ranks = 0;
+  int rank = 0;
+  abi::Logger logger = nullptr;
+};
 
 struct EventDecision {
   int api_version = 0;  // 0: not made

@@ -39,8 +39,8 @@ struct Adapter {
       launch = task.parentGroup;
       start.has_call_events = true;
     }
-    return Callbacks(*Process::Get())
-        .StartTask(context, start, origin, task.count, ElementBytesOf(task.datatype), call, launch);
+    return Process::Get()->StartTask(context, start, origin, task.count,
+                                     ElementBytesOf(task.datatype), call, launch);
   }
 
   NCCL_EXPORTER_EVENT StartColl(void* context, void** handle, const Descriptor& d) {
@@ -67,51 +67,47 @@ struct Adapter {
   }
 
   NCCL_EXPORTER_EVENT StartGroup(void* context, void** handle) {
-    *handle = Callbacks(*Process::Get()).template StartLaunch<kHasCallEvents>(context);
+    *handle = Process::Get()->template StartLaunch<kHasCallEvents>(context);
     return abi::kSuccess;
   }
 
   NCCL_EXPORTER_EVENT StartProxyOp(void** handle, const Descriptor& d) {
-    *handle = Callbacks(*Process::Get())
-                  .StartProxyOperation(d.parentObj, {.pid = d.proxyOp.pid,
-                                                     .peer = d.proxyOp.peer,
-                                                     .step_bytes = d.proxyOp.chunkSize,
-                                                     .channel = d.proxyOp.channelId,
-                                                     .is_send = d.proxyOp.isSend == 1});
+    *handle = Process::Get()->StartProxyOperation(d.parentObj, {.pid = d.proxyOp.pid,
+                                                                .peer = d.proxyOp.peer,
+                                                                .step_bytes = d.proxyOp.chunkSize,
+                                                                .channel = d.proxyOp.channelId,
+                                                                .is_send = d.proxyOp.isSend == 1});
     return abi::kSuccess;
   }
 
   NCCL_EXPORTER_EVENT StartProxyStep(void** handle, const Descriptor& d) {
-    *handle = Callbacks(*Process::Get()).StartProxyStep(d.parentObj, d.proxyStep.step);
+    *handle = Process::Get()->StartProxyStep(d.parentObj, d.proxyStep.step);
     return abi::kSuccess;
   }
 
   NCCL_EXPORTER_EVENT StartGroupApi(void* context, void** handle, const Descriptor& d) {
-    *handle = Callbacks(*Process::Get()).StartCallGroup(context, d.groupApi.groupDepth);
+    *handle = Process::Get()->StartCallGroup(context, d.groupApi.groupDepth);
     return abi::kSuccess;
   }
 
   template <typename Call>
   NCCL_EXPORTER_EVENT StartCall(void* context, void** handle, const Call& call) {
-    *handle =
-        Callbacks(*Process::Get()).StartCall(context, FunctionOf(call.func), call.graphCaptured);
+    *handle = Process::Get()->StartCall(context, FunctionOf(call.func), call.graphCaptured);
     return abi::kSuccess;
   }
 
   template <typename Task>
   NCCL_EXPORTER_EVENT StartCopyEngine(void* context, void** handle, const Task& task, void* call) {
-    *handle = Callbacks(*Process::Get())
-                  .StartCopyEngineTask(context, FunctionOf(task.func), task.count,
-                                       ElementBytesOf(task.datatype), call);
+    *handle = Process::Get()->StartCopyEngineTask(context, FunctionOf(task.func), task.count,
+                                                  ElementBytesOf(task.datatype), call);
     return abi::kSuccess;
   }
   NCCL_EXPORTER_EVENT StartKernelCh(void** handle, const Descriptor& d) {
     if constexpr (kHasTimeStamps) {
-      *handle = Callbacks(*Process::Get())
-                    .StartKernelChannel<true>(d.parentObj, d.kernelCh.channelId, d.kernelCh.pTimer);
+      *handle = Process::Get()->StartKernelChannel<true>(d.parentObj, d.kernelCh.channelId,
+                                                         d.kernelCh.pTimer);
     } else {
-      *handle = Callbacks(*Process::Get())
-                    .StartKernelChannel<false>(d.parentObj, d.kernelCh.channelId, 0);
+      *handle = Process::Get()->StartKernelChannel<false>(d.parentObj, d.kernelCh.channelId, 0);
     }
     return abi::kSuccess;
   }
@@ -145,7 +141,7 @@ struct Adapter {
   }
 
   static abi::Result StopEvent(void* handle) {
-    if (Process* process = Process::Get()) Callbacks(*process).Stop<kHasTimeStamps>(handle);
+    if (Process* process = Process::Get()) process->Stop<kHasTimeStamps>(handle);
     return abi::kSuccess;
   }
 
@@ -154,13 +150,13 @@ struct Adapter {
     Process* process = Process::Get();
     if (process == nullptr || handle == nullptr) return abi::kSuccess;
     const uint64_t bytes = kHasTimeStamps && args != nullptr ? args->transSize : 0;
-    Callbacks(*process).RecordProxyStep(handle, state, bytes);
+    process->RecordProxyStep(handle, state, bytes);
     return abi::kSuccess;
   }
   NCCL_EXPORTER_EVENT RecordProxyOp(void* handle, int state, const abi::StateArgs* args) {
     Process* process = Process::Get();
     if (process == nullptr || handle == nullptr || args == nullptr) return abi::kSuccess;
-    Callbacks(*process).RecordProxyOperation(handle, state, args->transSize, args->steps);
+    process->RecordProxyOperation(handle, state, args->transSize, args->steps);
     return abi::kSuccess;
   }
 
@@ -169,7 +165,7 @@ struct Adapter {
       if (state == abi::kStateKernelChStop) {
         Process* process = Process::Get();
         if (process == nullptr || handle == nullptr || args == nullptr) return abi::kSuccess;
-        Callbacks(*process).StampKernelChannel(handle, args->pTimer);
+        process->StampKernelChannel(handle, args->pTimer);
         return abi::kSuccess;
       }
     }

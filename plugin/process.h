@@ -10,7 +10,7 @@
 //      child writes nothing into the parent's segment.
 //   3. A child that calls init goes on from 1, and makes a segment of its own.
 //
-// Nothing in here returns an error to NCCL. callbacks.h has all other callbacks.
+// Nothing in here returns an error to NCCL.
 #pragma once
 
 #include <pthread.h>
@@ -19,19 +19,25 @@
 #include <cstdint>
 
 #include "plugin/call_clock.h"
-#include "plugin/capturing_threads.h"
+#include "plugin/captures.h"
 #include "plugin/communicator_table.h"
 #include "plugin/event_decisions.h"
-#include "plugin/host_announcements.h"
 #include "plugin/identity/gpu_identity.h"
-#include "plugin/init_request.h"
 #include "plugin/mask_watch.h"
+#include "plugin/nccl/operation_start.h"
 #include "plugin/network_timing.h"
 #include "plugin/options.h"
 #include "plugin/segment/segment.h"
 #include "plugin/trace/trace_session.h"
 
 namespace nccl_exporter::plugin {
+
+// The fields of a start event by which the first operation names its communicator (API v1 to v3).
+struct TaskOrigin {
+  bool names_communicator = false;
+  uint64_t communicator_id = 0;
+  int rank = 0;
+};
 
 class Process {
  public:
@@ -44,13 +50,68 @@ class Process {
   void Init(const InitRequest& request, void** context, int* mask);
   void Finalize(void* context);
 
-  // Functions that callbacks use.
+  // Callbacks (callbacks.h). A start returns the handle for NCCL, or nullptr when the event is
+  // dropped.
+  void* StartCallGroup(void* context, int depth);
+  void* StartCall(void* context, Function function, bool is_captured);
+  template <bool kHasCallEvents>
+  void* StartLaunch(void* context);
+  void* StartTask(void* context, OperationStart& start, const TaskOrigin& origin, uint64_t count,
+                  uint32_t element_bytes, void* call, void* launch);
+  void* StartCopyEngineTask(void* context, Function function, uint64_t count,
+                            uint32_t element_bytes, void* call);
+  // With a GPU time (API v4 and later), or dated here.
+  template <bool kHasTimeStamp>
+  void* StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns);
+  // `channel` and `step_bytes` are for traces. In registers: an address would cost all callbacks.
+  struct ProxyOperationStart {
+    int pid = 0;
+    int peer = 0;
+    int step_bytes = 0;
+    uint8_t channel = 0;
+    bool is_send = false;
+  };
+  void* StartProxyOperation(void* task, ProxyOperationStart start);
+  void* StartProxyStep(void* proxy_operation, int step);
+  void RecordProxyStep(void* step, int state, uint64_t bytes);
+  // API v2 and v3.
+  void RecordProxyOperation(void* proxy_operation, int state, uint64_t sum_of_bytes, int steps);
+  template <bool kHasTimeStamp>
+  void Stop(void* handle);
+  void StampKernelChannel(void* handle, uint64_t gpu_ns);
 
-  CommunicatorTable& communicators() { return communicators_; }
-  CallClock& call_clock() { return call_clock_; }
-  CapturingThreads& capturing_threads() { return capturing_threads_; }
-  HostAnnouncements& host_announcements() { return host_announcements_; }
-  int pid() const { return pid_; }
+ private:
+  static void ClearInChild();
+
+  // The communicator that a context names; nullptr is counted.
+  Communicator* Find(Handle context) {
+    Communicator* communicator = communicators_.Find(context);
+    if (communicator == nullptr) CountLoss(Loss::kUnknownContext);
+    return communicator;
+  }
+  // The network timer that a handle of one of its kinds belongs to; nullptr is counted.
+  NetworkTimer* NetworkOf(Handle handle) {
+    const Communicator* const communicator = communicators_.OwnerOf(handle);
+    NetworkTimer* const network = communicator != nullptr ? communicator->network() : nullptr;
+    if (network == nullptr) RefuseStep(handle);
+    return network;
+  }
+  static void PlaceInSymmetricPlan(OperationStart& start, const Communicator& communicator);
+  // Fills in when the call was made. False if the call is being captured at this moment: nothing is
+  // handed to the GPU.
+  bool DateCall(Handle call, OperationStart* start);
+  bool HasSteps(Handle call) const;
+  void* RefuseChannel(Handle task, uint32_t channel);
+  [[gnu::cold, gnu::noinline]] void RefuseStep(Handle handle);
+  template <bool kHasTimeStamp>
+  void StopOther(Handle handle);
+  void StopRare(Handle handle);
+  void StopNetworkOperation(Handle handle);
+  [[gnu::noinline]] void StampTracedChannel(Handle handle, uint64_t time_ns);
+  // By values: a reference to what a start is made of would keep it in memory for all operations.
+  [[gnu::noinline]] static void TraceOperation(Communicator& communicator, uint64_t ticket,
+                                               Function function, int peer, uint64_t sequence,
+                                               uint64_t call_ns, uint64_t bytes);
 
   // Flags of an operation's handle: parts that a trace records of the operation if it is called at
   // this time (CLOCK_MONOTONIC).
@@ -59,7 +120,6 @@ class Process {
       return 0;
     return ConsiderTrace(call_ns, communicator);
   }
-
   void CountLoss(Loss loss);
   // API v1 to v3: the communicator's identity comes with its first operation, not by init.
   [[gnu::cold]] void LearnIdentity(uint32_t slot, uint64_t communicator_id, int rank);
@@ -68,9 +128,6 @@ class Process {
   void CheckMask(uint32_t slot) {
     if (const int* mask = mask_watch_.Overridden(slot)) NoteMaskOverride(mask);
   }
-
- private:
-  static void ClearInChild();
 
   enum class Mode : uint8_t { kNotStarted = 0, kRunning, kOff };
 

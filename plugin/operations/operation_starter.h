@@ -6,7 +6,7 @@
 // Inline, so that a callback is one function; everything that is rare is called out of line.
 //
 // One thread at a time starts an operation: counts it, takes the next ticket and writes the entry.
-// It is alone by host_announcements.h, or has the lock `is_starting_`. A thread that does not get
+// It is alone by captures.h, or has the lock `is_starting_`. A thread that does not get
 // the lock, because its holder was interrupted, counts its operation and does not follow it.
 #pragma once
 

@@ -22,6 +22,22 @@ void PartTracker::BeginParts(Operation& operation, uint64_t ticket) {
   StoreRelease(operation.parts_ticket, ticket);
 }
 
+bool PartTracker::BeginChannels(Operation& operation, uint64_t abbreviated, uint32_t channel,
+                                uint64_t time_ns) {
+  const uint64_t state = LoadAcquire(operation.state);
+  if (!IsActive(state, abbreviated)) return CountStray(state, abbreviated), false;
+  const uint64_t ticket = TicketOf(state);
+  if (LoadRelaxed(operation.parts_ticket) != ticket) BeginParts(operation, ticket);
+  if (LoadRelaxed(operation.seen) != 0)  // announced twice
+    return recorder().CountLoss(Loss::kStaleHandle), false;
+  if (source() == TimingSource::kProxy) return false;  // another program changed the mask
+  // Begun; the rest is shown when all seen have stopped.
+  recorder().ShowParts(ticket, kOneAnnounced);
+  if (DatesStarts()) StoreRelaxed(operation.first_part_ns, NowNs());
+  AddChannel(operation, ticket, 0, channel, time_ns);
+  return true;
+}
+
 // A stop that comes late, or on the handle that NCCL still has from an earlier operation because it
 // skipped the start.
 void PartTracker::CountLate(const Operation& operation, uint64_t abbreviated, uint32_t channel) {

@@ -48,6 +48,11 @@ class PartTracker : public OperationCompleter {
     return (LoadRelaxed(operation.parts_ticket) & Handle::kTicketMask) == abbreviated &&
            ((LoadRelaxed(operation.seen) & ~LoadRelaxed(operation.stopped)) >> channel & 1) != 0;
   }
+  void AddChannel(Operation& operation, uint64_t ticket, uint64_t seen, uint32_t channel,
+                  uint64_t time_ns);
+  // The start of an operation's first channel, or one that is refused.
+  bool BeginChannels(Operation& operation, uint64_t abbreviated, uint32_t channel,
+                     uint64_t time_ns);
   [[gnu::cold]] void CountLate(const Operation& operation, uint64_t abbreviated, uint32_t channel);
   void EndChannels(Operation& operation, uint64_t abbreviated);
   void CountProxyPart(Operation& operation, uint64_t ticket, uint64_t change, uint64_t now_ns);
@@ -57,27 +62,25 @@ class PartTracker : public OperationCompleter {
                                                              uint64_t time_ns) {
   Operation& operation = At(abbreviated);
   const uint64_t state = LoadAcquire(operation.state);
-  if (!IsActive(state, abbreviated)) return CountStray(state, abbreviated), false;
-  const uint64_t ticket = TicketOf(state);
-  if (LoadRelaxed(operation.parts_ticket) != ticket) BeginParts(operation, ticket);
-  const uint64_t bit = uint64_t{1} << channel;
   const uint64_t seen = LoadRelaxed(operation.seen);
-  if (seen == 0) {
-    if (source() == TimingSource::kProxy) return false;  // another program changed the mask
-    // Begun; the rest is shown when all seen have stopped.
-    recorder().ShowParts(ticket, kOneAnnounced);
-    if (DatesStarts()) StoreRelaxed(operation.first_part_ns, NowNs());
-  } else if (seen & bit) {
-    return recorder().CountLoss(Loss::kStaleHandle), false;  // announced twice
-  }
+  const bool has_begun = IsActive(state, abbreviated) &&
+                         LoadRelaxed(operation.parts_ticket) == TicketOf(state) && seen != 0;
+  if (!has_begun || (seen >> channel & 1) != 0)
+    return BeginChannels(operation, abbreviated, channel, time_ns);
+  AddChannel(operation, TicketOf(state), seen, channel, time_ns);
+  return true;
+}
+
+[[gnu::always_inline]] inline void PartTracker::AddChannel(Operation& operation, uint64_t ticket,
+                                                           uint64_t seen, uint32_t channel,
+                                                           uint64_t time_ns) {
   if (time_ns < LoadRelaxed(operation.first_start_ns))
     StoreRelaxed(operation.first_start_ns, time_ns);
   if (time_ns > LoadRelaxed(operation.latest_start_ns))
     StoreRelaxed(operation.latest_start_ns, time_ns);
   StoreRelaxed(operation.start_low_ns[channel], static_cast<uint32_t>(time_ns));
-  StoreRelaxed(operation.seen, seen | bit);
+  StoreRelaxed(operation.seen, seen | uint64_t{1} << channel);
   StoreRelaxed(OwnerOf(operation, channel), OrderOf(operation, ticket));
-  return true;
 }
 
 [[gnu::always_inline]] inline void PartTracker::StampChannel(uint64_t abbreviated, uint32_t channel,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/host_announcements.h"
+#include "plugin/captures.h"
 
 #include <gtest/gtest.h>
 
