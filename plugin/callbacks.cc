@@ -34,10 +34,15 @@ void* Process::StartCopyEngineTask(void* context, Function function, uint64_t co
   return unfollowed;
 }
 
-void* Process::RefuseChannel(Handle task, uint32_t channel) {
-  if (communicators_.Fits(task, HandleKind::kUnfollowed)) return nullptr;
+void Process::BeginChannels(void** handle, Communicator& communicator, Handle operation,
+                            uint32_t channel, uint64_t gpu_ns) {
+  if (communicator.StartChannel(operation.Ticket(), channel, gpu_ns))
+    *handle = operation.OfChannel(channel).Pointer();
+}
+
+void Process::RefuseChannel(Handle task, uint32_t channel) {
+  if (communicators_.Fits(task, HandleKind::kUnfollowed)) return;
   CountLoss(channel >= Handle::kMaxChannels ? Loss::kChannelOutOfRange : Loss::kUnknownHandle);
-  return nullptr;
 }
 
 // Traces.

@@ -141,15 +141,16 @@ inline void* Process::StartTask(void* context, OperationStart& start, const Task
 // The progress thread.
 
 template <bool kHasTimeStamp>
-[[gnu::always_inline]] inline void* Process::StartKernelChannel(void* task, uint32_t channel,
-                                                                uint64_t gpu_ns) {
-  const Handle handle = Handle::From(task);
-  Communicator* communicator = communicators_.Owner(handle, HandleKind::kOperation);
+[[gnu::always_inline]] inline void Process::StartKernelChannel(void** handle, void* task,
+                                                               uint32_t channel, uint64_t gpu_ns) {
+  const Handle operation = Handle::From(task);
+  Communicator* communicator = communicators_.Owner(operation, HandleKind::kOperation);
   if (communicator == nullptr || channel >= Handle::kMaxChannels)
-    return RefuseChannel(handle, channel);
+    return RefuseChannel(operation, channel);
   if constexpr (!kHasTimeStamp) gpu_ns = NowNs();
-  if (!communicator->StartChannel(handle.Ticket(), channel, gpu_ns)) return nullptr;
-  return handle.OfChannel(channel).Pointer();
+  if (!communicator->AddChannel(operation.Ticket(), channel, gpu_ns))
+    return BeginChannels(handle, *communicator, operation, channel, gpu_ns);
+  *handle = operation.OfChannel(channel).Pointer();
 }
 
 [[gnu::always_inline]] inline void Process::StampKernelChannel(void* pointer, uint64_t gpu_ns) {

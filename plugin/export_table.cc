@@ -103,12 +103,10 @@ struct Adapter {
     return abi::kSuccess;
   }
   NCCL_EXPORTER_EVENT StartKernelCh(void** handle, const Descriptor& d) {
-    if constexpr (kHasTimeStamps) {
-      *handle = Process::Get()->StartKernelChannel<true>(d.parentObj, d.kernelCh.channelId,
-                                                         d.kernelCh.pTimer);
-    } else {
-      *handle = Process::Get()->StartKernelChannel<false>(d.parentObj, d.kernelCh.channelId, 0);
-    }
+    uint64_t gpu_ns = 0;
+    if constexpr (kHasTimeStamps) gpu_ns = d.kernelCh.pTimer;
+    Process::Get()->template StartKernelChannel<kHasTimeStamps>(handle, d.parentObj,
+                                                                d.kernelCh.channelId, gpu_ns);
     return abi::kSuccess;
   }
 

@@ -51,7 +51,7 @@ class Process {
   void Finalize(void* context);
 
   // Callbacks (callbacks.h). A start returns the handle for NCCL, or nullptr when the event is
-  // dropped.
+  // dropped; that of a channel stores it, or nothing.
   void* StartCallGroup(void* context, int depth);
   void* StartCall(void* context, Function function, bool is_captured);
   template <bool kHasCallEvents>
@@ -62,7 +62,7 @@ class Process {
                             uint32_t element_bytes, void* call);
   // With a GPU time (API v4 and later), or dated here.
   template <bool kHasTimeStamp>
-  void* StartKernelChannel(void* task, uint32_t channel, uint64_t gpu_ns);
+  void StartKernelChannel(void** handle, void* task, uint32_t channel, uint64_t gpu_ns);
   // `channel` and `step_bytes` are for traces. In registers: an address would cost all callbacks.
   struct ProxyOperationStart {
     int pid = 0;
@@ -101,7 +101,9 @@ class Process {
   // handed to the GPU.
   bool DateCall(Handle call, OperationStart* start);
   bool HasSteps(Handle call) const;
-  void* RefuseChannel(Handle task, uint32_t channel);
+  static void BeginChannels(void** handle, Communicator& communicator, Handle operation,
+                            uint32_t channel, uint64_t gpu_ns);
+  void RefuseChannel(Handle task, uint32_t channel);
   [[gnu::cold, gnu::noinline]] void RefuseStep(Handle handle);
   template <bool kHasTimeStamp>
   void StopOther(Handle handle);

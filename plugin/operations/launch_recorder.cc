@@ -39,6 +39,7 @@ void LaunchRecorder::Open(const CommunicatorSetup& setup) {
   LaunchJudge::Open(setup);
   StoreRelaxed(unfollowed_until_, 0);
   for (AtomicU64& unfollowed : unfollowed_) StoreRelaxed(unfollowed, 0);
+  for (AtomicU64& late : late_) StoreRelaxed(late, 0);
 }
 
 void LaunchRecorder::Record(Launch& launch, uint64_t now_ns) {
@@ -55,13 +56,16 @@ void LaunchRecorder::RecordAlone(Operation& operation, uint64_t ticket, uint64_t
 // Records all members of a launch, whose times depend on each other, and frees their entries.
 [[gnu::flatten]] void LaunchRecorder::RecordMembers(uint64_t last_member, uint64_t members,
                                                     const Launch* launch, uint64_t now_ns) {
-  // First: its locked instruction waits until all stores before it are visible.
-  const TryLock lock{&is_recording_};
-  LaunchRecord record(*this, last_member, members, launch, now_ns);
-  RecordUnder(lock, record);
-  const uint64_t unfollowed_until = LoadAcquire(unfollowed_until_);
-  if (unfollowed_until != 0 && last_member > unfollowed_until)
-    CompleteUnfollowed(unfollowed_until, now_ns);
+  {
+    // First: its locked instruction waits until all stores before it are visible.
+    const TryLock lock{&is_recording_};
+    LaunchRecord record(*this, last_member, members, launch, now_ns);
+    RecordUnder(lock, record);
+    const uint64_t unfollowed_until = LoadAcquire(unfollowed_until_);
+    if (lock && unfollowed_until != 0 && last_member > unfollowed_until)
+      CompleteUnfollowed(unfollowed_until, now_ns);
+  }
+  if (LoadRelaxed(has_late_)) AddLate(now_ns);
 }
 
 // Every member that has stopped and is not timed is counted once: by what is wrong with its own
@@ -76,7 +80,7 @@ void LaunchRecorder::RecordUnder(const TryLock& lock, LaunchRecord& record) {
   for (uint64_t i = 0; i < record.members() && ticket != 0; ++i) {
     Operation& operation = At(ticket);
     if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kDone)) return;
-    if (!LoadRelaxed(operation.is_not_recorded)) RecordMember(record, operation, ticket);
+    if (!LoadRelaxed(operation.is_not_recorded)) RecordMember(lock, record, operation, ticket);
     recorder().HideInFlight(ticket);
     const uint64_t previous = LoadRelaxed(operation.previous_member);
     StoreRelease(operation.state, PhaseWord(ticket, Phase::kFree));
@@ -93,26 +97,39 @@ Belief LaunchRecorder::BeliefIn(const TryLock& lock, LaunchRecord& record, uint6
   return ReadsGpuClock() ? Judge(record, good) : Belief::kYes;
 }
 
-void LaunchRecorder::RecordMember(const LaunchRecord& record, const Operation& operation,
-                                  uint64_t ticket) {
+void LaunchRecorder::RecordMember(const TryLock& lock, const LaunchRecord& record,
+                                  const Operation& operation, uint64_t ticket) {
+  const Function function = LoadRelaxed(operation.function);
+  if (!lock) {
+    AddRelaxed(late_[static_cast<size_t>(function)], 1);
+    return StoreRelease(has_late_, true);
+  }
   if (record.IsTimed(operation, ticket)) {
     const Completion completion = record.TimesOf(operation);
     record.belief() == Belief::kLater ? Hold(record, completion)
                                       : recorder().RecordTimes(completion);
   }
-  const Function function = LoadRelaxed(operation.function);
   recorder().CountCompleted(function, record.now_ns());
 }
 
-void LaunchRecorder::CompleteUnfollowed(uint64_t until, uint64_t now_ns) {
-  if (!CompareExchange(unfollowed_until_, until, 0)) return;
+void LaunchRecorder::AddCompleted(Counts& counts, uint64_t now_ns) {
   for (size_t function = 0; function < kFunctionCount; ++function) {
-    const uint64_t count = unfollowed_[function].exchange(0, std::memory_order_acq_rel);
+    const uint64_t count = counts[function].exchange(0, std::memory_order_acq_rel);
     if (count != 0) recorder().CountCompleted(static_cast<Function>(function), now_ns, count);
   }
 }
 
+void LaunchRecorder::AddLate(uint64_t now_ns) {
+  const TryLock lock{&is_recording_};
+  if (lock && has_late_.exchange(false)) AddCompleted(late_, now_ns);
+}
+
+void LaunchRecorder::CompleteUnfollowed(uint64_t until, uint64_t now_ns) {
+  if (CompareExchange(unfollowed_until_, until, 0)) AddCompleted(unfollowed_, now_ns);
+}
+
 void LaunchRecorder::Finalize(bool completes_unfollowed, uint64_t now_ns) {
+  AddLate(now_ns);
   if (const TryLock lock{&is_recording_}) {
     ReleaseHeld(UnconfirmedTimes::kCapacity);
     DropHeld();

@@ -3,7 +3,9 @@
 // frees their entries. Any thread; each launch is handed over by one thread, once.
 //
 // One thread at a time judges and records launches (`is_recording_`). A thread that does not get
-// the lock, because its holder was interrupted, counts its members without their times.
+// the lock, because its holder was interrupted, counts its members without their times, in `late_`.
+// They are added to the segment by whichever gets the lock first: this thread, which tries again,
+// the holder, which looks there after it has let go, or the next thread that records.
 #pragma once
 
 #include <array>
@@ -54,7 +56,12 @@ class LaunchRecorder : public LaunchJudge {
   void RecordMembers(uint64_t last_member, uint64_t members, const Launch* launch, uint64_t now_ns);
   void RecordUnder(const TryLock& lock, LaunchRecord& record);
   Belief BeliefIn(const TryLock& lock, LaunchRecord& record, uint64_t good);
-  void RecordMember(const LaunchRecord& record, const Operation& operation, uint64_t ticket);
+  void RecordMember(const TryLock& lock, const LaunchRecord& record, const Operation& operation,
+                    uint64_t ticket);
+  using Counts = std::array<AtomicU64, kFunctionCount>;
+  // Under the lock.
+  void AddCompleted(Counts& counts, uint64_t now_ns);
+  [[gnu::cold]] void AddLate(uint64_t now_ns);
   // Completes the operations that could not be followed up to that ticket, if no later one was
   // noted meanwhile.
   [[gnu::cold]] void CompleteUnfollowed(uint64_t until, uint64_t now_ns);
@@ -62,7 +69,9 @@ class LaunchRecorder : public LaunchJudge {
   alignas(64) std::atomic<bool> is_recording_{false};
   // Ticket: no operation that could not be followed was started later; 0: there is none.
   AtomicU64 unfollowed_until_{0};
-  std::array<AtomicU64, kFunctionCount> unfollowed_{};
+  Counts unfollowed_{};
+  std::atomic<bool> has_late_{false};
+  Counts late_{};
 };
 
 }  // namespace nccl_exporter::plugin

@@ -22,8 +22,9 @@ void PartTracker::BeginParts(Operation& operation, uint64_t ticket) {
   StoreRelease(operation.parts_ticket, ticket);
 }
 
-bool PartTracker::BeginChannels(Operation& operation, uint64_t abbreviated, uint32_t channel,
-                                uint64_t time_ns) {
+bool PartTracker::StartChannel(uint64_t abbreviated, uint32_t channel, uint64_t time_ns) {
+  if (AddChannel(abbreviated, channel, time_ns)) return true;
+  Operation& operation = At(abbreviated);
   const uint64_t state = LoadAcquire(operation.state);
   if (!IsActive(state, abbreviated)) return CountStray(state, abbreviated), false;
   const uint64_t ticket = TicketOf(state);
@@ -34,7 +35,7 @@ bool PartTracker::BeginChannels(Operation& operation, uint64_t abbreviated, uint
   // Begun; the rest is shown when all seen have stopped.
   recorder().ShowParts(ticket, kOneAnnounced);
   if (DatesStarts()) StoreRelaxed(operation.first_part_ns, NowNs());
-  AddChannel(operation, ticket, 0, channel, time_ns);
+  Add(operation, ticket, 0, channel, time_ns);
   return true;
 }
 

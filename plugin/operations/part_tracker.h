@@ -21,7 +21,10 @@ namespace nccl_exporter::plugin {
 class PartTracker : public OperationCompleter {
  public:
   // Kernel channels. `time_ns` is the GPU's, or CLOCK_MONOTONIC with TimingSource::kKernelCpu.
+  // The start of a channel; false: it is refused.
   bool StartChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);
+  // StartChannel() of all but the first channel; false: it is to be called, and nothing was done.
+  bool AddChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);
   void StampChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);
   void StopChannel(uint64_t ticket, uint32_t channel);
   // When a channel started that has no stamp; nothing if a stamp of it would be refused, or would
@@ -41,39 +44,36 @@ class PartTracker : public OperationCompleter {
     const uint32_t low_ns = LoadRelaxed(operation.start_low_ns[channel]);
     return first_ns + static_cast<uint32_t>(low_ns - static_cast<uint32_t>(first_ns));
   }
-  // Whether the parts are those of the operation, and the channel has started and not stopped. By
-  // the parts alone, which only this thread writes: an operation that another thread has given up
-  // goes on here until EndChannels() looks at its state, and nobody reads its parts.
-  static bool IsRunning(const Operation& operation, uint64_t abbreviated, uint32_t channel) {
-    return (LoadRelaxed(operation.parts_ticket) & Handle::kTicketMask) == abbreviated &&
-           ((LoadRelaxed(operation.seen) & ~LoadRelaxed(operation.stopped)) >> channel & 1) != 0;
+  // Channels that have started and not stopped, if the parts are those of the operation. By the
+  // parts alone, which only this thread writes: an operation that another thread has given up goes
+  // on here until EndChannels() looks at its state, and nobody reads its parts.
+  static uint64_t Running(const Operation& operation, uint64_t abbreviated) {
+    const bool is_current =
+        (LoadRelaxed(operation.parts_ticket) & Handle::kTicketMask) == abbreviated;
+    return is_current ? LoadRelaxed(operation.seen) & ~LoadRelaxed(operation.stopped) : 0;
   }
-  void AddChannel(Operation& operation, uint64_t ticket, uint64_t seen, uint32_t channel,
-                  uint64_t time_ns);
-  // The start of an operation's first channel, or one that is refused.
-  bool BeginChannels(Operation& operation, uint64_t abbreviated, uint32_t channel,
-                     uint64_t time_ns);
+  void Add(Operation& operation, uint64_t ticket, uint64_t seen, uint32_t channel,
+           uint64_t time_ns);
   [[gnu::cold]] void CountLate(const Operation& operation, uint64_t abbreviated, uint32_t channel);
   void EndChannels(Operation& operation, uint64_t abbreviated);
   void CountProxyPart(Operation& operation, uint64_t ticket, uint64_t change, uint64_t now_ns);
 };
 
-[[gnu::always_inline]] inline bool PartTracker::StartChannel(uint64_t abbreviated, uint32_t channel,
-                                                             uint64_t time_ns) {
+[[gnu::always_inline]] inline bool PartTracker::AddChannel(uint64_t abbreviated, uint32_t channel,
+                                                           uint64_t time_ns) {
   Operation& operation = At(abbreviated);
   const uint64_t state = LoadAcquire(operation.state);
   const uint64_t seen = LoadRelaxed(operation.seen);
   const bool has_begun = IsActive(state, abbreviated) &&
                          LoadRelaxed(operation.parts_ticket) == TicketOf(state) && seen != 0;
-  if (!has_begun || (seen >> channel & 1) != 0)
-    return BeginChannels(operation, abbreviated, channel, time_ns);
-  AddChannel(operation, TicketOf(state), seen, channel, time_ns);
+  if (!has_begun || (seen >> channel & 1) != 0) return false;
+  Add(operation, TicketOf(state), seen, channel, time_ns);
   return true;
 }
 
-[[gnu::always_inline]] inline void PartTracker::AddChannel(Operation& operation, uint64_t ticket,
-                                                           uint64_t seen, uint32_t channel,
-                                                           uint64_t time_ns) {
+[[gnu::always_inline]] inline void PartTracker::Add(Operation& operation, uint64_t ticket,
+                                                    uint64_t seen, uint32_t channel,
+                                                    uint64_t time_ns) {
   if (time_ns < LoadRelaxed(operation.first_start_ns))
     StoreRelaxed(operation.first_start_ns, time_ns);
   if (time_ns > LoadRelaxed(operation.latest_start_ns))
@@ -86,31 +86,31 @@ class PartTracker : public OperationCompleter {
 [[gnu::always_inline]] inline void PartTracker::StampChannel(uint64_t abbreviated, uint32_t channel,
                                                              uint64_t time_ns) {
   Operation& operation = At(abbreviated);
-  if (!IsRunning(operation, abbreviated, channel))
+  const uint64_t bit = uint64_t{1} << channel;
+  if ((Running(operation, abbreviated) & bit) == 0)
     return CountLate(operation, abbreviated, channel);
   if (time_ns <= StartOf(operation, channel))
     Reject(operation, time_ns == 0 ? Loss::kZeroTimestamp : Loss::kStopBeforeStart);
   if (time_ns < LoadRelaxed(operation.soonest_stop_ns))
     StoreRelaxed(operation.soonest_stop_ns, time_ns);
   if (time_ns > LoadRelaxed(operation.last_stop_ns)) StoreRelaxed(operation.last_stop_ns, time_ns);
-  StoreRelaxed(operation.stamped, LoadRelaxed(operation.stamped) | uint64_t{1} << channel);
+  StoreRelaxed(operation.stamped, LoadRelaxed(operation.stamped) | bit);
 }
 
 [[gnu::always_inline]] inline void PartTracker::StopChannel(uint64_t abbreviated,
                                                             uint32_t channel) {
   Operation& operation = At(abbreviated);
-  if (!IsRunning(operation, abbreviated, channel))
-    return CountLate(operation, abbreviated, channel);
-  const uint64_t stopped = LoadRelaxed(operation.stopped) | uint64_t{1} << channel;
-  if (stopped == LoadRelaxed(operation.seen)) return EndChannels(operation, abbreviated);
-  StoreRelease(operation.stopped, stopped);
+  const uint64_t bit = uint64_t{1} << channel;
+  const uint64_t running = Running(operation, abbreviated);
+  if ((running & bit) == 0) return CountLate(operation, abbreviated, channel);
+  if (running == bit) return EndChannels(operation, abbreviated);
+  StoreRelease(operation.stopped, LoadRelaxed(operation.stopped) | bit);
 }
 
 inline std::optional<uint64_t> PartTracker::UnstampedStart(uint64_t abbreviated, uint32_t channel) {
   const Operation& operation = At(abbreviated);
-  if (!IsActive(LoadAcquire(operation.state), abbreviated) ||
-      !IsRunning(operation, abbreviated, channel) ||
-      (LoadRelaxed(operation.stamped) >> channel & 1) != 0)
+  const uint64_t unstamped = Running(operation, abbreviated) & ~LoadRelaxed(operation.stamped);
+  if (!IsActive(LoadAcquire(operation.state), abbreviated) || (unstamped >> channel & 1) == 0)
     return std::nullopt;
   return StartOf(operation, channel);
 }

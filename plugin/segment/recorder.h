@@ -2,9 +2,8 @@
 // Recorder of one communicator: all that is written into its slot after it was claimed. Increments,
 // operations in flight, and the ring of completions. Any thread; no system call.
 //
-// Starts are counted by fetch_add, but for those of a thread that is alone; completions always. The
-// times of an operation are written under a lock of the communicator's completions, without locked
-// instructions.
+// Starts are counted by fetch_add, but for those of a thread that is alone. Completions and times
+// are written under a lock of the communicator's completions, without locked instructions.
 #pragma once
 
 #include <array>
@@ -72,6 +71,7 @@ class Recorder {
     AddRelaxed(block(function).network_timed_bytes, bytes);
   }
 
+  void Prefetch(uint64_t ticket) { __builtin_prefetch(&entry(ticket), 1); }
   void ShowInFlight(uint64_t ticket, const OperationStart& start);
   void ShowParts(uint64_t ticket, uint64_t parts) { StoreRelaxed(entry(ticket).parts, parts); }
   void ShowLastPart(uint64_t ticket, uint64_t now_ns) {
@@ -79,12 +79,12 @@ class Recorder {
   }
   void HideInFlight(uint64_t ticket) { StoreRelease(entry(ticket).ticket, 0); }
 
+  // Only under the lock of the communicator's completions.
   void CountCompleted(Function function, uint64_t now_ns, uint64_t count = 1) {
     layout::FunctionBlock& counters = block(function);
     StoreRelaxed(counters.last_completion_ns, now_ns);
-    AddRelaxed(counters.completed, count);
+    ExclusiveAdd(counters.completed, count);
   }
-  // Only under the lock of the communicator's completions.
   void RecordTimes(const Completion& completion);
   // From now on the communicator is untimed, because its time stamps drift.
   void ShowDrift(DriftCause cause);
