@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstdint>
 
-#include "plugin/oldest_glibc.h"
 #include "plugin/segment/atomics.h"
 
 namespace nccl_exporter::plugin {

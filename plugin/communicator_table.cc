@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <new>
 
-#include "plugin/mapped_memory.h"
+#include "plugin/segment/own_file.h"
 
 namespace nccl_exporter::plugin {
 

@@ -10,10 +10,9 @@
 #include <cstdlib>
 
 #include "plugin/identity/cpu_allowance.h"
-#include "plugin/identity/gpu_multicast.h"
+#include "plugin/identity/gpu_identity.h"
 #include "plugin/nccl/event_policy.h"
-#include "plugin/nccl/nccl_parameter.h"
-#include "plugin/nccl/nccl_version.h"
+#include "plugin/nccl/nccl_caller.h"
 #include "plugin/nccl/profiler_abi.h"
 #include "plugin/options.h"
 

@@ -6,11 +6,11 @@
 #include <array>
 #include <cstdint>
 
-#include "plugin/mapped_memory.h"
 #include "plugin/network/network_timer.h"
 #include "plugin/network/network_windows.h"
 #include "plugin/operations/communicator.h"
 #include "plugin/options.h"
+#include "plugin/segment/own_file.h"
 
 namespace nccl_exporter::plugin {
 

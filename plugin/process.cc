@@ -10,10 +10,9 @@
 
 #include "plugin/identity/identity.h"
 #include "plugin/identity/rank_numbers.h"
-#include "plugin/mapped_memory.h"
-#include "plugin/nccl/nccl_version.h"
+#include "plugin/nccl/nccl_caller.h"
 #include "plugin/oldest_glibc.h"
-#include "plugin/trace/trace_file.h"
+#include "plugin/segment/own_file.h"
 #include "plugin/version.h"
 
 namespace nccl_exporter::plugin {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prints what the steps of proxy operations cost against their budget, in units of one clock
-// reading (T) taken in the same moment. All callbacks of NCCL 2.30 for a step, in the order in which
-// its progress thread makes them.
+// reading (T) taken in the same moment. All callbacks of NCCL 2.30 for a step, in the order in
+// which its progress thread makes them.
 #include <algorithm>
 #include <cstdio>
 #include <vector>

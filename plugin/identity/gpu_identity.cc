@@ -7,8 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "plugin/oldest_glibc.h"
-
 #if NCCL_EXPORTER_HAVE_CUDA
 #include <cuda.h>
 #endif
@@ -51,6 +49,29 @@ bool IsInstance(const CudaDriver& driver, const CudaUuid& uuid, int device,
          std::memcmp(of_gpu.bytes, uuid.bytes, sizeof(uuid.bytes)) != 0;
 }
 
+// CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, which CUDA before 12.1 lacks.
+constexpr int kMulticastSupported = 132;
+#if NCCL_EXPORTER_HAVE_CUDA && CUDA_VERSION >= 12010
+static_assert(CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED == kMulticastSupported);
+#endif
+
+bool HasMulticastDevice(void* driver) {
+  const auto count = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDeviceGetCount"));
+  const auto device_of = reinterpret_cast<int (*)(int*, int)>(dlsym(driver, "cuDeviceGet"));
+  const auto attribute =
+      reinterpret_cast<int (*)(int*, int, int)>(dlsym(driver, "cuDeviceGetAttribute"));
+  int devices = 0;
+  if (count == nullptr || device_of == nullptr || attribute == nullptr || count(&devices) != 0)
+    return false;
+  for (int ordinal = 0; ordinal < devices; ++ordinal) {
+    int device = 0, is_supported = 0;
+    if (device_of(&device, ordinal) == 0 &&
+        attribute(&is_supported, kMulticastSupported, device) == 0 && is_supported != 0)
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 GpuIdentity AskDriver(const CudaDriver& driver, const char* (*get)(const char* name)) {
@@ -84,6 +105,14 @@ GpuIdentity FindGpu(const char* (*get)(const char* name)) {
   const GpuIdentity gpu = AskDriver(driver, get);
   dlclose(library);
   return gpu;
+}
+
+bool MayMulticast() {
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
+  if (driver == nullptr) return false;
+  const bool may = HasMulticastDevice(driver);
+  dlclose(driver);
+  return may;
 }
 
 bool SeesAllGpus(const char* (*get)(const char* name)) {

@@ -18,6 +18,11 @@ struct GpuIdentity {
 // `get` reads the environment.
 GpuIdentity FindGpu(const char* (*get)(const char* name));
 
+// Whether a GPU that the process sees takes part in multicast (NVLink SHARP), as NCCL asks before
+// it uses NVLS (transport/nvls.cc ncclNvlsInit): the communicators to come may use each of them.
+// False with a driver older than CUDA 12.1, which has no multicast.
+bool MayMulticast();
+
 struct CudaUuid {
   unsigned char bytes[16];
 };

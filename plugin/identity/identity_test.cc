@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "plugin/identity/gpu_identity.h"
-#include "plugin/nccl/nccl_version.h"
+#include "plugin/nccl/nccl_caller.h"
 #include "proto/user_labels.h"
 
 namespace nccl_exporter::plugin {

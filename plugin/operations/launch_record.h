@@ -8,7 +8,6 @@
 
 #include "plugin/operations/communicator_state.h"
 #include "plugin/operations/launch_share.h"
-#include "plugin/operations/most_on_a_channel.h"
 #include "plugin/operations/operation.h"
 #include "plugin/timing/timestamp_check.h"
 #include "proto/loss.h"

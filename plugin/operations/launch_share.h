@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Share of each operation in the time of its launch (proto/README.md, rule 5): pure arithmetic. One
-// thread.
+// Share of each operation in the time of its launch (proto/README.md, rule 5), and the work items
+// of a launch: pure arithmetic. One thread.
 #pragma once
 
 #include <cstdint>
 
+#include "plugin/timing/work_items.h"
 #include "proto/buckets.h"
 #include "proto/collective.h"
 
@@ -54,6 +55,40 @@ class LaunchShare {
   uint128_t weight_ = 0;
   uint64_t good_ = 0;
   bool is_rejected_ = false;
+};
+
+// Counter of operations for each of 64 channels, of which the highest is asked for.
+// The counters lie across words: word i holds bit i of all 64 counters.
+class MostOnAChannel {
+ public:
+  // An operation that ran on these channels, one bit each.
+  void Add(uint64_t channels) {
+    for (uint64_t& bit : bits_) {
+      const uint64_t carry = bit & channels;
+      bit ^= channels;
+      channels = carry;
+    }
+    overflown_ |= channels;
+  }
+  // The most operations that one channel has; no more than 2^kBits.
+  uint64_t Count() const {
+    if (overflown_ != 0) return uint64_t{1} << kBits;
+    uint64_t count = 0;
+    // The channels that have the most, by the bits that have been looked at.
+    uint64_t most = ~uint64_t{0};
+    for (int i = kBits; i-- > 0;) {
+      if ((bits_[i] & most) == 0) continue;
+      most &= bits_[i];
+      count |= uint64_t{1} << i;
+    }
+    return count;
+  }
+
+ private:
+  static constexpr int kBits = 7;
+  static_assert(uint64_t{1} << kBits > WorkItems::kRingEntries);
+  uint64_t bits_[kBits]{};
+  uint64_t overflown_ = 0;
 };
 
 }  // namespace nccl_exporter::plugin

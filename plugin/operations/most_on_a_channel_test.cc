@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/operations/most_on_a_channel.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <random>
+
+#include "plugin/operations/launch_share.h"
 
 namespace nccl_exporter::plugin {
 namespace {

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
@@ -18,7 +17,7 @@
 #include "plugin/oldest_glibc.h"
 #include "plugin/segment/atomics.h"
 #include "plugin/segment/dead_segments.h"
-#include "plugin/segment/sparse_mapping.h"
+#include "plugin/segment/own_file.h"
 
 namespace nccl_exporter::plugin {
 namespace {
@@ -62,13 +61,11 @@ bool ReserveBytes(int file, size_t offset, size_t bytes) {
   return failure == 0;
 }
 
-// Growing a file beyond RLIMIT_FSIZE is a signal that kills the process, not an error.
 uint32_t SlotsWithinFileLimit(uint32_t wanted) {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return wanted;
-  if (limit.rlim_cur < kHeaderBytes + kSlotBytes) return 0;
-  const uint64_t most = (limit.rlim_cur - kHeaderBytes) / kSlotBytes;
-  return most < wanted ? static_cast<uint32_t>(most) : wanted;
+  const uint64_t most_bytes = MostFileBytes();
+  if (most_bytes < kHeaderBytes + kSlotBytes) return 0;
+  return static_cast<uint32_t>(
+      std::min<uint64_t>((most_bytes - kHeaderBytes) / kSlotBytes, wanted));
 }
 
 // Atomic, for a late event of the former communicator may still come.
@@ -184,8 +181,8 @@ bool Segment::CreateFile(char* error, size_t error_size) {
   }
   if (file_ < 0)
     return name_[0] = '\0', Fail(error, error_size, "cannot create a segment in", path_);
-  if (!LeaveStandardStreams())
-    return Fail(error, error_size, "no descriptor for a segment in", path_);
+  file_ = AboveStandardStreams(file_);  // before the lock is taken, which a close would drop
+  if (file_ < 0) return Fail(error, error_size, "no descriptor for a segment in", path_);
   struct stat status {};
   if (!ReadStatus(file_, &status)) return Fail(error, error_size, "cannot see a segment in", path_);
   device_ = status.st_dev;
@@ -232,16 +229,6 @@ void Segment::Publish(const Options& options, const char* (*get)(const char* nam
   StoreRelaxed(header_->rank_numbers_process, first.rank_numbers_process ? 1 : 0);
   StoreRelaxed(header_->first_communicator, first.id);
   StoreRelease(header_->version, layout::kVersion);
-}
-
-// Where the job runs with its standard streams closed, what it prints would go into the file.
-bool Segment::LeaveStandardStreams() {
-  if (file_ > STDERR_FILENO) return true;
-  const int higher = fcntl(file_, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  if (higher < 0) return false;
-  close(file_);  // before the lock is taken, which a close would drop
-  file_ = higher;
-  return true;
 }
 
 // A job may have closed every descriptor that it does not know, and ours may be the number of a
@@ -300,10 +287,8 @@ size_t Segment::Bytes() const { return kHeaderBytes + slot_count_ * kSlotBytes; 
 void Segment::Abandon() {
   if (header_ != nullptr) munmap(header_, Bytes());
   header_ = nullptr;
-  if (file_ >= 0) {
-    unlinkat(directory_, name_, 0);
-    close(file_);
-  }
+  if (name_[0] != '\0') unlinkat(directory_, name_, 0);
+  if (file_ >= 0) close(file_);
   if (directory_ >= 0) close(directory_);
   file_ = directory_ = -1;
 }

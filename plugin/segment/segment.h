@@ -47,7 +47,6 @@ class Segment {
   bool OpenPrivate(char* error, size_t error_size);
   bool TrustsDirectory(char* error, size_t error_size) const;
   bool CreateFile(char* error, size_t error_size);
-  bool LeaveStandardStreams();
   bool HoldsFile() const;  // whether file_ is still ours
   bool Lock() const;
   void LookAtFileSystem();

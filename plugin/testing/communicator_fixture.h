@@ -15,7 +15,9 @@ namespace nccl_exporter::plugin {
 // A communicator of 8 ranks over a slot in ordinary memory.
 class CommunicatorTest : public testing::Test {
  protected:
-  void Open(TimingSource source) { communicator_->Open({source, 2, 8, slot_.get(), header_.get()}); }
+  void Open(TimingSource source) {
+    communicator_->Open({source, 2, 8, slot_.get(), header_.get()});
+  }
 
   OperationStart AllReduce(uint64_t bytes, uint32_t channels, uint64_t launch = 0) {
     OperationStart start;

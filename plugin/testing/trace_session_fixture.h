@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include "plugin/trace/trace_lane.h"
 #include "plugin/testing/trace_requester.h"
+#include "plugin/trace/trace_lane.h"
 
 namespace nccl_exporter::plugin {
 

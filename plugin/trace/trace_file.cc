@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/trace/trace_file.h"
-
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 #include "plugin/segment/atomics.h"
-#include "plugin/segment/sparse_mapping.h"
+#include "plugin/segment/own_file.h"
+#include "plugin/trace/trace_session.h"
 
 namespace nccl_exporter::plugin {
 namespace {
@@ -33,26 +31,10 @@ int CreateMemoryFile() {
   return -1;
 }
 
-// Where the job runs with its standard streams closed, what it prints would go into the file.
-int AboveStandardStreams(int file) {
-  if (file > STDERR_FILENO) return file;
-  const int higher = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  close(file);
-  return higher;
-}
-
-// Growing a file beyond RLIMIT_FSIZE is a signal that kills the process, not an error.
-bool MaySize() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-      limit.rlim_cur >= sizeof(File))
-    return true;
-  errno = EFBIG;
-  return false;
-}
-
 const char* SizeAndMap(int file, File** mapped) {
-  if (!MaySize() || ftruncate(file, sizeof(File)) != 0) return "cannot size the file";
+  errno = EFBIG;
+  if (MostFileBytes() < sizeof(File) || ftruncate(file, sizeof(File)) != 0)
+    return "cannot size the file";
   if (fcntl(file, kAddSeals, kSealShrink | kSealGrow | kSealSeal) != 0)
     return "cannot seal the file";
   void* const memory = MapSparse(file, sizeof(File), MAP_SHARED | MAP_NORESERVE);

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/trace/trace_file.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -12,6 +10,8 @@
 #include <cerrno>
 #include <filesystem>
 #include <string>
+
+#include "plugin/trace/trace_session.h"
 
 namespace nccl_exporter::plugin {
 namespace {

@@ -83,7 +83,25 @@ class alignas(64) TraceLane {
     return false;
   }
   [[gnu::noinline]] bool ClaimInNewChunk(TraceSession& trace, uint64_t session, uint64_t words,
-                                         uint64_t* place);
+                                         uint64_t* place) {
+    const TryLock lock{&is_taking_chunk_};
+    if (!lock || trace.session() != session) return false;
+    // Another thread may have been here meanwhile.
+    if (Claim(session, words, place)) return true;
+    const bool is_full = LoadRelaxed(word_) == Word(session, 0, kFull);
+    if (is_full && records_to_skip_ != 0) return --records_to_skip_, false;
+    uint64_t chunk = 0;
+    const bool has_chunk =
+        trace.TakeChunk(session, trace_ring::OwnerWord(session, slot_, role_), &chunk);
+    const uint64_t before =
+        word_.exchange(has_chunk ? Word(session, chunk, words) : Word(session, 0, kFull),
+                       std::memory_order_acq_rel);
+    if (SessionOf(before) == session && OffsetOf(before) != kFull)
+      trace.Close(ChunkOf(before), OffsetOf(before));
+    if (!has_chunk) records_to_skip_ = kSkippedRecords;
+    *place = Word(session, chunk, 0);
+    return has_chunk;
+  }
 
   AtomicU64 word_{0};
   std::atomic<TraceSession*> trace_{nullptr};

@@ -31,6 +31,17 @@
 
 namespace nccl_exporter::plugin {
 
+// The trace file of this process: made and mapped when the segment is, for the life of the process.
+// Under the process's lock.
+struct TraceFile {
+  trace_ring::File* file = nullptr;  // nullptr: there is none
+  const char* fault = nullptr;       // the step that failed; errno has the reason
+};
+
+// `owner_start_ns`: of the segment. The descriptor stays open: it is how a requester finds the
+// file. A forked child has both, and does not know of them: see process.h.
+TraceFile MakeTraceFile(uint64_t owner_start_ns);
+
 // All zeros is its first state, as in a forked child: nothing can be asked for.
 class TraceSession {
  public:

@@ -170,7 +170,9 @@ class Job {
     std::vector<uint64_t> called_ns;
     for (size_t i = 0; i < calls.size(); ++i) {
       if (i == 0 || (options_.has_inner_groups && i % 2 == 0)) {
-        communicator_->work_items().NoteGroup(calls.size() == 1 ? 1 : options_.has_inner_groups ? 3 : 2);
+        communicator_->work_items().NoteGroup(calls.size() == 1           ? 1
+                                              : options_.has_inner_groups ? 3
+                                                                          : 2);
       }
       virtual_ns = std::max(virtual_ns, host_ns_);
       RunHostFunctions();

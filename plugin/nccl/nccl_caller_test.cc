@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/nccl/nccl_parameter.h"
+#include "plugin/nccl/nccl_caller.h"
 
 #include <gtest/gtest.h>
 
@@ -49,7 +49,8 @@ TEST(AreNvlsBuffersOff, IsTrueWithoutNvlsOrWithoutRegistration) {
 }
 
 TEST(AreNvlsBuffersOff, ReadsOneListOfAlgorithmsForAllFunctions) {
-  for (const char* without : {"Ring", "ring,tree", "^NVLS,NVLSTree", "^collnetdirect,nvlstree,nvls"})
+  for (const char* without :
+       {"Ring", "ring,tree", "^NVLS,NVLSTree", "^collnetdirect,nvlstree,nvls"})
     EXPECT_TRUE(AreBuffersOff({{"NCCL_ALGO", without}})) << without;
   for (const char* with : {"", "NVLS", "ring,nvlstree", "nvls,", "^Ring", "^NVLS", "^nvls,tree",
                            "allreduce:ring", "ring;allreduce:nvls"})
