@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time of an API call as the payload of its handle, so that a call needs no table. Any thread.
 //
-// A payload has 43 bits of units of 1024 ns since the plugin started, so it comes round after 104
-// days: two halves of 2^42 units. `half_` is the half that the latest call was in, counted from the
-// start. A call that is asked for lies in that half or in the one before: it is at most 52 days
-// old.
+// A payload has 43 bits of units of 1024 ns since the plugin started: two halves of 52 days.
+// `half_` is the half that the latest call was in, counted from the start. A call that is asked for
+// lies in that half or in the one before.
 #pragma once
 
 #include <cstdint>

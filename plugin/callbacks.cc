@@ -5,8 +5,6 @@
 
 namespace nccl_exporter::plugin {
 
-// Starts.
-
 // The stop of its event is that of the host's call (2.30.7 ce_coll.cc :1361-1408,
 // ncclLaunchCeColl). NCCL hands it to the streams that order the communicator's kernels
 // (enqueue.cc, ncclLaunchPrepare), so that it is over once a later one has run. It is a launch of
@@ -44,8 +42,6 @@ void Process::RefuseChannel(Handle task, uint32_t channel) {
   if (communicators_.Fits(task, HandleKind::kUnfollowed)) return;
   CountLoss(channel >= Handle::kMaxChannels ? Loss::kChannelOutOfRange : Loss::kUnknownHandle);
 }
-
-// Traces.
 
 void Process::TraceOperation(Communicator& communicator, uint64_t ticket, Function function,
                              int peer, uint64_t sequence, uint64_t call_ns, uint64_t bytes) {
@@ -108,18 +104,8 @@ void Process::RefuseStep(Handle handle) {
   CountLoss(is_of_network ? Loss::kStaleHandle : Loss::kUnknownHandle);
 }
 
-// Stops.
-
 static_assert(kOperationEntries <= NetworkTimer::kTicketMask,
               "a key knows operations in flight apart");
-
-void Process::StopNetworkOperation(Handle handle) {
-  if (NetworkTimer* const network = NetworkOf(handle)) network->Stop(handle.NetworkBits());
-  if (!communicators_.Fits(handle, HandleKind::kTimedProxyOperation)) return;
-  if (Communicator* const owner = communicators_.OwnerOf(handle)) {
-    owner->StopProxy(NetworkTimer::TicketOf(handle.NetworkBits()), NetworkTimer::kTicketMask);
-  }
-}
 
 void Process::StopRare(Handle handle) {
   if (handle.bits == 0) return;
@@ -139,8 +125,13 @@ void Process::StopRare(Handle handle) {
       if (owner != nullptr) return owner->StopProxy(handle.Ticket());
       break;
     case HandleKind::kTimedProxyOperation:
+      if (owner != nullptr) {
+        owner->StopProxy(NetworkTimer::TicketOf(handle.NetworkBits()), NetworkTimer::kTicketMask);
+      }
+      [[fallthrough]];
     case HandleKind::kNetworkOperation:
-      return StopNetworkOperation(handle);
+      if (NetworkTimer* const network = NetworkOf(handle)) network->Stop(handle.NetworkBits());
+      return;
     default:
       break;
   }

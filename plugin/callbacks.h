@@ -3,8 +3,7 @@
 // channel. Any thread; none locks, allocates, logs or makes a system call.
 //
 // Those of every collective are inline, so that each is one function together with the entry in the
-// table that NCCL calls; what is rare is called out of line. Nothing in here returns an error to
-// NCCL: an event that is dropped is counted, and has nullptr for its handle.
+// table that NCCL calls; what is rare is called out of line. An event that is dropped is counted.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +14,6 @@ namespace nccl_exporter::plugin {
 
 static_assert(CallClock::kUnitNs == WorkItems::kCallUnitNs);
 static_assert(Handle::kHasStepsFlag == uint64_t{1} << CallClock::kPayloadBits);
-
-// The calling thread.
 
 // Whether NCCL reports the network steps of the operations of a call. Of one that it has not
 // announced it is not known: it does if the plugin takes them (NetworkTimer::Takes).
@@ -137,8 +134,6 @@ inline void* Process::StartTask(void* context, OperationStart& start, const Task
                    start.message_bytes);
   return handle.WithFlags(times_network, trace_flags).Pointer();
 }
-
-// The progress thread.
 
 template <bool kHasTimeStamp>
 [[gnu::always_inline]] inline void Process::StartKernelChannel(void** handle, void* task,

@@ -15,7 +15,7 @@ namespace nccl_exporter::plugin {
 // Numbers the threads that capture graphs: they show whether a captured operation is announced by
 // its capture or by a replay. A number outlives its thread, whose pthread_t or kernel's number may
 // be used again. The first captured call of a thread may allocate where the process has more than
-// 31 keys, as glibc does it.
+// 31 keys.
 //
 // A plan without proxy operations is announced at its capture, by the thread that captures, and
 // never again (2.30.7 src/enqueue.cc, ncclLaunchKernelAfter_NoCuda). One with proxy operations is
@@ -63,14 +63,13 @@ class CapturingThreads {
 //
 // Why two threads that announce on one communicator at a time both see the flag:
 //   1. The start event of a captured call comes before its plan is made. It sets the flag. Where
-//      calls are not announced, OperationStarter::OpenLaunch() does without the flag.
+//      calls are not announced, Communicator::MayBeAlone() says no.
 //   2. A host function comes after 1 by the driver's own locks, so its thread sees the flag.
 //   3. A thread that has not seen the flag announces its own calls. A host function that announces
 //      for it was handed over later, so it runs after those announcements.
 class HostAnnouncements {
  public:
-  // Once, before the first call. `launch_blocking`: CUDA_LAUNCH_BLOCKING as NCCL reads it, nullptr
-  // if it is not set.
+  // Once, before the first call. `launch_blocking`: CUDA_LAUNCH_BLOCKING as NCCL reads it.
   void Open(const char* launch_blocking) {
     const bool is_off = launch_blocking == nullptr || launch_blocking[0] == '\0' ||
                         (launch_blocking[0] == '0' && launch_blocking[1] == '\0');

@@ -4,16 +4,15 @@
 // lock.
 //
 // Why a lookup is safe at any time, whatever bits it is given:
-//   1. The memory of a communicator is made under the lock, stored in communicators_ with release,
-//      and never given back. A later communicator of the slot uses it again.
+//   1. The memory of a communicator is stored in communicators_ with release, and never given back.
+//      A later communicator of the slot uses it again.
 //   2. OpenSlot() stores the bits of the new context in contexts_ with release, after the
 //      communicator was opened. CloseSlot() stores 0 there before it is finalized.
-//   3. Find() loads contexts_ with acquire and compares all 64 bits. If they are equal, 2 and 1
-//      have happened before: the communicator is there, and open. The bits hold a generation, so no
-//      former context of the slot is equal.
+//   3. Find() loads contexts_ with acquire and compares all 64 bits, a generation among them. If
+//      they are equal, 2 and 1 have happened before: the communicator is there, and open.
 //   4. OwnerOf() is given a handle whose salt and kind were compared. It loads communicators_ with
-//      acquire: nullptr, or by 1 memory that stays. Whether the handle's operation is still there
-//      is decided by its ticket (operation.h).
+//      acquire: nullptr, or memory that stays. The ticket decides whether the handle's operation is
+//      still there (operation.h).
 //   5. In a forked child all is zero: no context is equal, since 0 is refused, and no communicator
 //      is found by 4.
 #pragma once
@@ -36,18 +35,16 @@ class CommunicatorTable {
 
   // Slots of the segment; the last one is shared by all communicators that have none.
   void Open(uint32_t slot_count) { slot_count_ = slot_count; }
-  // From here on callbacks find their communicators.
   void StoreSalt(uint16_t salt) { StoreRelease(salt_, salt); }
-  // A place for a new communicator. In this order: closed for the retention time, which takes no
-  // further memory; never used; the one closed longest ago, since a live communicator is worth more
-  // than the counts of a finalized one. The overflow slot if there is none; *why is then set.
+  // A place for a new communicator, in this order: closed for the retention time; never used; the
+  // one closed longest ago, since a live communicator is worth more than the counts of a finalized
+  // one. The overflow slot if there is none; *why is then set.
   uint32_t Claim(Segment& segment, uint64_t retention_ns, Loss* why);
   // Reserves memory of the slot, in the segment and of the process. False if there is none.
   bool Prepare(Segment& segment, uint32_t slot);
   uint64_t NextGeneration(uint32_t slot) const { return LoadRelaxed(generations_[slot]) + 1; }
   // The slot's communicator has been opened: callbacks find it by the context that is returned.
   Handle OpenSlot(uint32_t slot, bool has_identity);
-  // Callbacks find it no more.
   void CloseSlot(uint32_t slot) { StoreRelease(contexts_[slot], 0); }
   // It has been finalized: its slot may be claimed again. Returns its generation.
   uint64_t NoteFinalized(uint32_t slot, uint64_t now_ns) {
@@ -61,14 +58,12 @@ class CommunicatorTable {
   uint32_t overflow_slot() const { return slot_count_ - 1; }
   bool IsOverflow(uint32_t slot) const { return slot == overflow_slot(); }
 
-  // The communicator that a context names, or nullptr.
   Communicator* Find(Handle context) const {
     const uint32_t slot = context.Slot();
     if (context.bits == 0 || LoadAcquire(contexts_[slot]) != context.bits)
       return FindOverflow(context);
     return LoadRelaxed(communicators_[slot]);
   }
-  // The communicator that a handle of ours belongs to, or nullptr.
   Communicator* OwnerOf(Handle handle) const { return InSlot(handle.Slot()); }
   // Owner of any bits; nullptr as well if they are not a handle of this kind.
   Communicator* Owner(Handle handle, HandleKind kind) const {
@@ -96,8 +91,7 @@ class CommunicatorTable {
                                       : communicator.recorder().ranks();
   }
 
-  // Whether id and rank of the slot's communicator are known (API v1 to v3 learn them from its
-  // first operation).
+  // API v1 to v3 learn id and rank from a communicator's first operation.
   bool HasIdentity(uint32_t slot) const { return LoadRelaxed(has_identity_[slot]) != 0; }
   // True for the one thread that then stores them. Never for the shared slot.
   bool TakeIdentity(uint32_t slot) {
@@ -105,14 +99,12 @@ class CommunicatorTable {
   }
 
  private:
-  // The overflow slot if there is none.
   uint32_t FirstUnused() const;
   uint32_t LongestClosed() const;
   // The shared slot has no context of its own; every other context is gone, or foreign.
   [[gnu::noinline]] Communicator* FindOverflow(Handle context) const;
 
-  // 0 until all else is ready, and in a forked child. Stored with release, loaded with acquire
-  // before anything else.
+  // 0 until all else is ready, and in a forked child.
   std::atomic<uint16_t> salt_;
   uint32_t slot_count_;
   // Handle of the live communicator in each slot; 0: none.

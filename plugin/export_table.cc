@@ -145,37 +145,30 @@ struct Adapter {
 
   // `args` ends before `steps` from v4 on.
   NCCL_EXPORTER_EVENT RecordProxyStep(void* handle, int state, const abi::StateArgs* args) {
-    Process* process = Process::Get();
-    if (process == nullptr || handle == nullptr) return abi::kSuccess;
     const uint64_t bytes = kHasTimeStamps && args != nullptr ? args->transSize : 0;
-    process->RecordProxyStep(handle, state, bytes);
+    Process::Get()->RecordProxyStep(handle, state, bytes);
     return abi::kSuccess;
   }
   NCCL_EXPORTER_EVENT RecordProxyOp(void* handle, int state, const abi::StateArgs* args) {
-    Process* process = Process::Get();
-    if (process == nullptr || handle == nullptr || args == nullptr) return abi::kSuccess;
-    process->RecordProxyOperation(handle, state, args->transSize, args->steps);
+    Process::Get()->RecordProxyOperation(handle, state, args->transSize, args->steps);
     return abi::kSuccess;
   }
 
   static abi::Result RecordEventState(void* handle, int state, abi::StateArgs* args) {
-    if constexpr (kHasTimeStamps) {
-      if (state == abi::kStateKernelChStop) {
-        Process* process = Process::Get();
-        if (process == nullptr || handle == nullptr || args == nullptr) return abi::kSuccess;
-        process->StampKernelChannel(handle, args->pTimer);
-        return abi::kSuccess;
-      }
+    Process* process = Process::Get();
+    if (process == nullptr || handle == nullptr) return abi::kSuccess;
+    if (kHasTimeStamps && state == abi::kStateKernelChStop) {
+      if (args != nullptr) process->StampKernelChannel(handle, args->pTimer);
+      return abi::kSuccess;
     }
     if constexpr (kHasProxySteps) {
       const bool is_of_step =
           (abi::kFirstStateProxyStep <= state && state <= abi::kLastStateProxyStep) ||
           (kHasTimeStamps && state == abi::kStateProxyStepSendPeerWait);
       if (is_of_step) return RecordProxyStep(handle, state, args);
-      if constexpr (!kHasTimeStamps) {
-        if (0 <= state && state <= abi::kLastStateProxyOp)
-          return RecordProxyOp(handle, state, args);
-      }
+      const bool is_of_operation = 0 <= state && state <= abi::kLastStateProxyOp;
+      if (!kHasTimeStamps && is_of_operation && args != nullptr)
+        return RecordProxyOp(handle, state, args);
     }
     return abi::kSuccess;
   }

@@ -29,8 +29,7 @@ class MaskWatch {
     return LoadRelaxed(masks_[slot].mask) == mask;
   }
 
-  // The communicator's mask, if another program has changed it; else nullptr. Its address is loaded
-  // once, for another thread may end the watch meanwhile.
+  // The communicator's mask, if another program has changed it; else nullptr.
   const int* Overridden(uint32_t slot) const {
     const int* const mask = LoadRelaxed(masks_[slot].mask);
     if (mask == nullptr) return nullptr;

@@ -47,8 +47,6 @@ bool ParseDecimal(const char* text, const char* end, uint64_t least, uint64_t mo
   return true;
 }
 
-// The targets of rows, each with its range.
-
 template <auto kTarget, uint64_t kLeast, uint64_t kMost, uint64_t kUnit = 1>
 bool StoreWhole(const char* text, Options& options) {
   uint64_t number = 0;

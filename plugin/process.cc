@@ -2,14 +2,15 @@
 #include "plugin/process.h"
 
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
 #include "plugin/identity/identity.h"
-#include "plugin/identity/rank_numbers.h"
 #include "plugin/nccl/nccl_caller.h"
 #include "plugin/oldest_glibc.h"
 #include "plugin/segment/own_file.h"
@@ -21,14 +22,23 @@ namespace {
 // Threads whose time is simulated may be behind the first one's.
 constexpr uint64_t kClockMarginNs = 1'000'000'000;
 
+const char* ProcessEnvironment(const char* name) { return std::getenv(name); }
+
+// 0 where it is not known: no memory to rely on.
+uint64_t SharedMemoryFreeBytes() {
+  struct statvfs file_system {};
+  if (statvfs("/dev/shm", &file_system) != 0) return 0;
+  return uint64_t{file_system.f_bavail} * file_system.f_frsize;
+}
+
 uint16_t RandomSalt() {
   uint16_t salt = 0;
   if (!FillRandom(&salt, sizeof(salt))) salt = static_cast<uint16_t>(NowNs() >> 4);
   return salt != 0 ? salt : 1;
 }
 
-void StoreMask(int* mask, const EventDecision& decision) {
-  __atomic_store_n(mask, decision.policy.mask, __ATOMIC_RELAXED);
+uint32_t RanksIn(const InitRequest& request) {
+  return request.ranks > 0 ? static_cast<uint32_t>(request.ranks) : 0;
 }
 
 class Locked {
@@ -74,25 +84,26 @@ void Process::ClearInChild() {
     std::memset(static_cast<void*>(instance), 0, sizeof(Process));
 }
 
-// Start.
-
 // The first communicator of the process makes the segment. Where that fails, NCCL runs as without a
 // plugin: its log has the reason once, and every later call returns at once.
 void Process::Start(const InitRequest& request) {
   mode_ = Mode::kOff;
+  const auto info = [&](const char* format, auto... arguments) {
+    Log(request.logger, abi::kLogInfo, format, arguments...);
+  };
+  const auto warn = [&](const char* format, auto... arguments) {
+    Log(request.logger, abi::kLogWarn, format, arguments...);
+  };
   options_ = ReadOptions(ProcessEnvironment);
   for (const char* name : options_.rejected) {
     if (name == nullptr) break;
-    Log(request.logger, abi::kLogWarn,
-        "nccl-exporter: value of %s not understood, its default is in force", name);
+    warn("nccl-exporter: value of %s not understood, its default is in force", name);
   }
   for (const char* name : kFormerVariables) {
     if (ProcessEnvironment(name) == nullptr) continue;
-    Log(request.logger, abi::kLogInfo, "nccl-exporter: %s is of a former version, and ignored",
-        name);
+    info("nccl-exporter: %s is of a former version, and ignored", name);
   }
-  if (!options_.enable)
-    return Log(request.logger, abi::kLogInfo, "nccl-exporter: off by NCCL_EXPORTER_ENABLE=0");
+  if (!options_.enable) return info("nccl-exporter: off by NCCL_EXPORTER_ENABLE=0");
   char error[256];
   // This object is memory of zeros, mapped or wiped by a fork: no constructor has run.
   new (&segment_) Segment;
@@ -100,8 +111,7 @@ void Process::Start(const InitRequest& request) {
                                     ProcessEnvironment, request.ranks, request.nodes),
                                 .id = request.ranks > 1 ? request.id : 0};
   if (!segment_.Create(options_, ProcessEnvironment, error, sizeof(error), first)) {
-    return Log(request.logger, abi::kLogWarn, "nccl-exporter: no metrics from this process: %s",
-               error);
+    return warn("nccl-exporter: no metrics from this process: %s", error);
   }
   communicators_.Open(segment_.slot_count());
   call_clock_.Open(NowNs() - kClockMarginNs);
@@ -112,19 +122,16 @@ void Process::Start(const InitRequest& request) {
   const TraceFile trace =
       options_.trace ? MakeTraceFile(segment_.header()->start_monotonic_ns) : TraceFile{};
   if (options_.trace && trace.file == nullptr) {
-    Log(request.logger, abi::kLogInfo, "nccl-exporter: no traces on request: %s: %s", trace.fault,
-        std::strerror(errno));
+    info("nccl-exporter: no traces on request: %s: %s", trace.fault, std::strerror(errno));
   }
   trace_.Open(trace.file);
   OpenOverflow();
   mode_ = Mode::kRunning;
   communicators_.StoreSalt(RandomSalt());
   if (segment_.is_on_disk()) {
-    Log(request.logger, abi::kLogWarn,
-        "nccl-exporter: %s is on a disk, whose writes may hold up operations", segment_.path());
+    warn("nccl-exporter: %s is on a disk, whose writes may hold up operations", segment_.path());
   }
-  Log(request.logger, abi::kLogInfo, "nccl-exporter %s: segment %s", kPluginVersion,
-      segment_.path());
+  info("nccl-exporter %s: segment %s", kPluginVersion, segment_.path());
 }
 
 // One slot that all communicators share for which there is no other: their sums stay right, and
@@ -141,65 +148,73 @@ void Process::OpenOverflow() {
   communicator->trace_lanes().Open(overflow, 0, &trace_);
 }
 
-// Init.
-
 void Process::Init(const InitRequest& request, void** context, int* mask) {
   *context = nullptr;
   Locked locked(&lock_);
   if (mode_ == Mode::kNotStarted) Start(request);
   if (mode_ == Mode::kOff) return;
   NoteJob(request);
-  const EventDecision& decision = decisions_.For(request, options_, mask);
+  const EventDecision& decision = Decide(request, mask);
   Loss why = Loss::kNoFreeCommunicatorSlot;
   const uint32_t slot = communicators_.Claim(segment_, options_.retention_ns, &why);
-  if (communicators_.IsOverflow(slot)) {
-    CountLoss(why);
-    *context = InitInOverflow(request, decision, mask);
-  } else {
-    *context = InitInSlot(slot, request, decision, mask);
+  const bool is_alone = !communicators_.IsOverflow(slot);
+  if (!is_alone) CountLoss(why);
+  const EventPolicy& policy = decision.policy;
+  const bool is_overridden = mask_watch_.IsOverridden(mask, communicators_.overflow_slot());
+  if (is_overridden) NoteMaskOverride(mask);
+  if (!is_overridden) __atomic_store_n(mask, policy.mask, __ATOMIC_RELAXED);
+  // Before API v4 the number of nodes is not known: such a communicator costs memory only.
+  if (is_alone && policy.may_time_network && request.nodes != 1) {
+    network_timing_.Join(*communicators_.InSlot(slot), mask, policy.mask, segment_.slot(slot),
+                         segment_.header());
+  }
+  network_timing_.RestoreBit(mask);
+  if (!is_alone) {
+    // The context carries the number of ranks, which the shared slot cannot.
+    *context =
+        Handle::Of(communicators_.Salt(), HandleKind::kContext, slot, RanksIn(request)).Pointer();
+    return;
+  }
+  *context = OpenSlot(slot, request, decision).Pointer();
+  if (is_overridden) {
+    ShowMaskOverride(slot);
+  } else if (policy.is_mask_watched) {
+    mask_watch_.Begin(slot, mask, policy.mask);
   }
 }
 
-// Notes what a communicator shows of its process and its job.
+const EventDecision& Process::Decide(const InitRequest& request, const void* address_in_nccl) {
+  const int api_version = request.api_version;
+  const int nccl_version = FindNcclVersion(address_in_nccl);
+  EventDecision* decision = &decisions_[0];
+  for (; decision->api_version != 0 && decision != &decisions_.back(); ++decision) {
+    if (decision->api_version == api_version && decision->nccl_version == nccl_version)
+      return *decision;
+  }
+  const LocalRanks local_ranks = FindLocalRanks(ProcessEnvironment, request.ranks, request.nodes);
+  *decision = {
+      .api_version = api_version,
+      .nccl_version = nccl_version,
+      .policy = DecideEvents(
+          {.api_version = api_version,
+           .nccl_version = nccl_version,
+           .kernel_timing = options_.kernel_timing,
+           .shared_memory_free_bytes = SharedMemoryFreeBytes(),
+           .local_ranks = local_ranks.on_node,
+           .allgatherv_is_off = IsAllgathervOff(ProcessEnvironment),
+           .milli_cpus_per_rank = MilliCpusPerRank(ReadCpuAllowance(), local_ranks),
+           .weak_exchange_may_fail = kWeakExchangeMayFail,
+           .may_register_nvls_buffers = !AreNvlsBuffersOff(ProcessEnvironment) && MayMulticast(),
+           .shares_resources = SharesResources(ProcessEnvironment)})};
+  return *decision;
+}
+
 void Process::NoteJob(const InitRequest& request) {
   layout::SegmentHeader* header = segment_.header();
   if (HasMoreRanksThanProcesses(ProcessEnvironment, request.ranks, request.nodes))
     StoreRelaxed(header->rank_numbers_process, 1);
   if (request.ranks > 1 && LoadRelaxed(header->first_communicator) == 0)
     StoreRelaxed(header->first_communicator, request.id);
-}
-
-void* Process::InitInOverflow(const InitRequest& request, const EventDecision& decision,
-                              int* mask) {
-  const bool is_overridden = mask_watch_.IsOverridden(mask, communicators_.overflow_slot());
-  if (is_overridden) NoteMaskOverride(mask);
-  if (!is_overridden) StoreMask(mask, decision);
-  network_timing_.RestoreBit(mask);
-  // The context carries the number of ranks, which the shared slot cannot.
-  const uint64_t ranks = request.ranks > 0 ? static_cast<uint64_t>(request.ranks) : 0;
-  const uint32_t slot = communicators_.overflow_slot();
-  return Handle::Of(communicators_.Salt(), HandleKind::kContext, slot, ranks).Pointer();
-}
-
-void* Process::InitInSlot(uint32_t slot, const InitRequest& request, const EventDecision& decision,
-                          int* mask) {
-  const EventPolicy& policy = decision.policy;
-  const bool is_overridden = mask_watch_.IsOverridden(mask, communicators_.overflow_slot());
-  if (is_overridden) NoteMaskOverride(mask);
-  if (!is_overridden) StoreMask(mask, decision);
-  // Before API v4 the number of nodes is not known: such a communicator costs memory only.
-  if (policy.may_time_network && request.nodes != 1) {
-    network_timing_.Join(*communicators_.InSlot(slot), mask, policy.mask, segment_.slot(slot),
-                         segment_.header());
-  }
-  network_timing_.RestoreBit(mask);
-  const Handle context = OpenSlot(slot, request, decision);
-  if (is_overridden) {
-    ShowMaskOverride(slot);
-  } else if (policy.is_mask_watched) {
-    mask_watch_.Begin(slot, mask, policy.mask);
-  }
-  return context.Pointer();
 }
 
 // Everything is written before the state says that the slot lives: a reader that sees the state
@@ -218,8 +233,7 @@ Handle Process::OpenSlot(uint32_t index, const InitRequest& request,
   slot->created_realtime_ns = ReadClock(CLOCK_REALTIME);
   slot->communicator_id = request.id;
   slot->rank = static_cast<uint64_t>(request.rank);
-  const uint32_t ranks = request.ranks > 0 ? static_cast<uint32_t>(request.ranks) : 0;
-  slot->ranks = ranks;
+  slot->ranks = RanksIn(request);
   slot->nodes = request.nodes > 0 ? static_cast<uint64_t>(request.nodes) : 0;
   slot->has_identity = request.is_known ? 1 : 0;
   CopyText(slot->name, sizeof(slot->name), request.name);
@@ -233,13 +247,9 @@ Handle Process::OpenSlot(uint32_t index, const InitRequest& request,
   slot->local_rank = static_cast<uint64_t>(numbers.local_rank + 1);
   slot->world_size = static_cast<uint64_t>(numbers.world_size);
 
-  communicators_.InSlot(index)->Open({.source = policy.source,
-                                      .rank = request.rank,
-                                      .ranks = ranks,
-                                      .slot = slot,
-                                      .header = segment_.header(),
-                                      .causes = policy.causes,
-                                      .times_are_on_probation = policy.times_are_on_probation});
+  communicators_.InSlot(index)->Open({policy.source, request.rank, RanksIn(request), slot,
+                                      segment_.header(), policy.causes,
+                                      policy.times_are_on_probation});
   communicators_.InSlot(index)->trace_lanes().Open(index, request.id, &trace_);
   const Handle context = communicators_.OpenSlot(index, request.is_known);
   StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kLive));
@@ -247,7 +257,7 @@ Handle Process::OpenSlot(uint32_t index, const InitRequest& request,
 }
 
 // A process with several GPUs has several ranks of the job: its rank variables then number the
-// process, not a rank.
+// process, not a rank, for good, since a label that comes back breaks series.
 void Process::NoteGpu(const GpuIdentity& gpu) {
   if (gpu.index < 0 && gpu.uuid[0] == '\0') return;
   if (!has_gpu_) {
@@ -257,8 +267,6 @@ void Process::NoteGpu(const GpuIdentity& gpu) {
     StoreRelaxed(segment_.header()->rank_numbers_process, 1);
   }
 }
-
-// Finalize.
 
 // Handles that NCCL still holds afterwards carry the former generation, and are refused.
 void Process::Finalize(void* context) {
@@ -282,8 +290,6 @@ void Process::Finalize(void* context) {
   StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kClosed));
 }
 
-// Functions that callbacks use.
-
 void Process::CountLoss(Loss loss) {
   if (communicators_.Salt() != 0)
     AddRelaxed(segment_.header()->losses[static_cast<uint8_t>(loss)], 1);
@@ -295,11 +301,9 @@ void Process::LearnIdentity(uint32_t index, uint64_t communicator_id, int rank) 
   communicators_.InSlot(index)->LearnRank(rank);
   communicators_.InSlot(index)->trace_lanes().LearnIdentity(communicator_id);
   layout::CommunicatorSlot* slot = segment_.slot(index);
-  std::atomic_ref<uint64_t>(slot->communicator_id)
-      .store(communicator_id, std::memory_order_relaxed);
-  std::atomic_ref<uint64_t>(slot->rank)
-      .store(static_cast<uint64_t>(rank), std::memory_order_relaxed);
-  std::atomic_ref<uint64_t>(slot->has_identity).store(1, std::memory_order_release);
+  StoreRelaxed(slot->communicator_id, communicator_id);
+  StoreRelaxed(slot->rank, static_cast<uint64_t>(rank));
+  StoreRelease(slot->has_identity, 1);
 }
 
 // Windows of network timing open before the operation's own is decided.
@@ -329,8 +333,8 @@ void Process::NoteMaskOverride(const int* mask) {
 
 void Process::ShowMaskOverride(uint32_t slot) {
   communicators_.InSlot(slot)->EndKernelTiming();
-  std::atomic_ref<uint64_t>(segment_.slot(slot)->timing_reason)
-      .store(static_cast<uint64_t>(TimingReason::kMaskOverride), std::memory_order_release);
+  StoreRelease(segment_.slot(slot)->timing_reason,
+               static_cast<uint64_t>(TimingReason::kMaskOverride));
 }
 
 }  // namespace nccl_exporter::plugin

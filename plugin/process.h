@@ -1,36 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plugin's one instance in a process: owner of its segment and of its communicators, which
 // NCCL's init and finalize open and close. Any thread; init and finalize take a lock, since NCCL
-// calls them for several communicators at once.
+// calls them for several communicators at once. Nothing in here returns an error to NCCL.
 //
 // The instance lives in memory that is cleared in a forked child, by the kernel (MADV_WIPEONFORK)
-// or, where it cannot, by libc's fork. It is never constructed:
-//   1. All zeros is its first state, and the state of each of its parts.
-//   2. A child finds salt 0, so no handle of the parent's fits (communicator_table.h), and the
-//      child writes nothing into the parent's segment.
-//   3. A child that calls init goes on from 1, and makes a segment of its own.
-//
-// Nothing in here returns an error to NCCL.
+// or, where it cannot, by libc's fork. It is never constructed: all zeros is its first state, and
+// that of each of its parts. A child finds salt 0, so no handle of the parent's fits
+// (communicator_table.h), and the child writes nothing into the parent's segment. A child that
+// calls init makes a segment of its own.
 #pragma once
 
 #include <pthread.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
 #include "plugin/call_clock.h"
 #include "plugin/captures.h"
 #include "plugin/communicator_table.h"
-#include "plugin/event_decisions.h"
 #include "plugin/identity/gpu_identity.h"
 #include "plugin/mask_watch.h"
+#include "plugin/nccl/event_policy.h"
 #include "plugin/nccl/operation_start.h"
+#include "plugin/nccl/profiler_abi.h"
 #include "plugin/network_timing.h"
 #include "plugin/options.h"
 #include "plugin/segment/segment.h"
 #include "plugin/trace/trace_session.h"
 
 namespace nccl_exporter::plugin {
+
+// Arguments of NCCL's init, in one form for all API versions. v1 to v3 pass none of them:
+// `is_known` is false, and id and rank come with the first operation.
+struct InitRequest {
+  int api_version = 0;
+  bool is_known = false;
+  uint64_t id = 0;
+  const char* name = nullptr;
+  int nodes = 0;
+  int ranks = 0;
+  int rank = 0;
+  abi::Logger logger = nullptr;
+};
+
+struct EventDecision {
+  int api_version = 0;  // 0: not made
+  int nccl_version = 0;
+  EventPolicy policy;
+};
 
 // The fields of a start event by which the first operation names its communicator (API v1 to v3).
 struct TaskOrigin {
@@ -108,7 +126,6 @@ class Process {
   template <bool kHasTimeStamp>
   void StopOther(Handle handle);
   void StopRare(Handle handle);
-  void StopNetworkOperation(Handle handle);
   [[gnu::noinline]] void StampTracedChannel(Handle handle, uint64_t time_ns);
   // By values: a reference to what a start is made of would keep it in memory for all operations.
   [[gnu::noinline]] static void TraceOperation(Communicator& communicator, uint64_t ticket,
@@ -123,26 +140,24 @@ class Process {
     return ConsiderTrace(call_ns, communicator);
   }
   void CountLoss(Loss loss);
-  // API v1 to v3: the communicator's identity comes with its first operation, not by init.
   [[gnu::cold]] void LearnIdentity(uint32_t slot, uint64_t communicator_id, int rank);
-  // Ends kernel timing where another program has changed the mask: NCCL's host has stopped or begun
-  // to count. Once for each change, and then over all slots.
+  // Ends kernel timing where another program has changed the mask, once for each change: NCCL's
+  // host has stopped or begun to count.
   void CheckMask(uint32_t slot) {
     if (const int* mask = mask_watch_.Overridden(slot)) NoteMaskOverride(mask);
   }
 
   enum class Mode : uint8_t { kNotStarted = 0, kRunning, kOff };
 
-  // Under the lock, like all that init and finalize do.
+  // Under the lock.
   void Start(const InitRequest& request);
   void OpenOverflow();
+  // The decision for the copy of NCCL that calls, made at its first init, for good: communicators
+  // of one job are timed alike however full /dev/shm becomes. `address_in_nccl`: anything within
+  // it.
+  const EventDecision& Decide(const InitRequest& request, const void* address_in_nccl);
   void NoteJob(const InitRequest& request);
-  void* InitInSlot(uint32_t slot, const InitRequest& request, const EventDecision& decision,
-                   int* mask);
-  void* InitInOverflow(const InitRequest& request, const EventDecision& decision, int* mask);
   Handle OpenSlot(uint32_t index, const InitRequest& request, const EventDecision& decision);
-  // The label of a rank numbers the process, not a rank, once it has had two GPUs: for good, since
-  // a label that comes back breaks series.
   void NoteGpu(const GpuIdentity& gpu);
 
   [[gnu::cold, gnu::noinline]] uint64_t ConsiderTrace(uint64_t call_ns, Communicator& communicator);
@@ -164,7 +179,8 @@ class Process {
   pthread_mutex_t lock_;  // over what follows
   Mode mode_;
   Options options_;
-  EventDecisions decisions_;
+  // Filled from the front; the last place is used again. More than a process has copies of libnccl.
+  std::array<EventDecision, 16> decisions_;
   GpuIdentity first_gpu_;  // of a communicator whose GPU is known
   bool has_gpu_;           // whether there was one
 };

@@ -22,7 +22,7 @@ DAEMON = pathlib.Path('exporter/nccl-exporter').absolute()
 
 # Per program: files, and what opens a statement whose text a person reads.
 SOURCES = {
-    'the plugin': [(('plugin/*.cc', 'plugin/*/*.cc'), (r'\bLog\(request\.logger,', r'\bFail\(error,', r'\bsnprintf\(error,'))],
+    'the plugin': [(('plugin/*.cc', 'plugin/*/*.cc'), (r'\binfo\(', r'\bwarn\(', r'\bFail\(', r'\bsnprintf\(error_,'))],
     'the daemon': [(('exporter/*.cc', 'exporter/*/*.cc', 'exporter/*/*/*.cc', 'collector/*.cc', 'collector/*/*.cc'),
                     (r'\bspdlog::\w+\(', r'\bFail\(kRuntimeFailure,', r'\bruntime_error\(')),
                    (('exporter/ledger/state_log.h',), (r'\blines\.push_back\(',)),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/identity/cpu_allowance.h"
-
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <limits>
+
+#include "plugin/identity/identity.h"
 
 namespace nccl_exporter::plugin {
 namespace {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/identity/cpu_allowance.h"
-
 #include <gtest/gtest.h>
 #include <sched.h>
 
@@ -10,6 +8,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "plugin/identity/identity.h"
 
 namespace nccl_exporter::plugin {
 namespace {

@@ -32,4 +32,38 @@ struct LocalRanks {
 // known it is 8, the usual number of GPUs.
 LocalRanks FindLocalRanks(const char* (*get)(const char* name), int ranks = 0, int nodes = 0);
 
+// 0: not known, or without a limit.
+struct CpuAllowance {
+  uint32_t affinity = 0;     // CPUs that the calling thread may run on; NCCL's threads inherit them
+  uint32_t online = 0;       // CPUs of the node
+  uint32_t quota_milli = 0;  // of the process's cgroup, in thousandths of a CPU
+};
+
+// `root` is prepended to /proc and /sys: empty but in tests. Knows cgroup v2 and v1. The quota is
+// that of the process's own cgroup, or of the mount where that is not found, as in a container.
+CpuAllowance ReadCpuAllowance(const char* root = "");
+
+// Thousandths of a CPU for each rank; the greatest number where nothing is known. The ranks of a
+// process share its affinity; all ranks of the node share its CPUs and the quota. That several
+// processes are bound to the same CPUs is not seen.
+uint32_t MilliCpusPerRank(const CpuAllowance& allowance, const LocalRanks& ranks);
+
+// The numbers that a launcher gives to the ranks of a job (torchrun, Slurm). At the init of each
+// communicator, since elastic frameworks number the ranks again. -1, or 0 for the size: not proven.
+struct RankNumbers {
+  int32_t global_rank = -1;
+  int32_t local_rank = -1;
+  int32_t world_size = 0;
+};
+
+// A number is proven if it is a plain decimal number below the size that the launcher gives beside
+// it: RANK with WORLD_SIZE; without RANK, SLURM_PROCID with SLURM_STEP_NUM_TASKS. A rank on the
+// node needs a global rank, and LOCAL_RANK or SLURM_LOCALID.
+RankNumbers FindRankNumbers(const char* (*get)(const char* name));
+
+// Whether the launcher has started fewer processes than a communicator has ranks, on all nodes or
+// on one, so that RANK, or without it SLURM_PROCID, numbers no ranks. False where that is not
+// known: `ranks` or `nodes` 0, a launcher that does not say.
+bool HasMoreRanksThanProcesses(const char* (*get)(const char* name), int ranks, int nodes);
+
 }  // namespace nccl_exporter::plugin

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/identity/rank_numbers.h"
-
 #include <gtest/gtest.h>
 
 #include <map>
 #include <string>
+
+#include "plugin/identity/identity.h"
 
 namespace nccl_exporter::plugin {
 namespace {

@@ -20,8 +20,7 @@ struct PolicyInput {
   uint32_t local_ranks = 1;  // processes of the job on this node, as far as the environment shows
   bool allgatherv_is_off = false;      // NCCL_ALLGATHERV_ENABLE=0, as NCCL reads it
   uint32_t milli_cpus_per_rank = ~0u;  // CPUs that each of them may use, in thousandths
-  // The machine is one on which a weak compare-exchange may fail although the value is the expected
-  // one.
+  // A weak compare-exchange may fail although the value is the expected one.
   bool weak_exchange_may_fail = false;
   // Whether kernels by NVLink SHARP over buffers that the job registers are possible.
   bool may_register_nvls_buffers = false;
@@ -47,8 +46,7 @@ struct EventPolicy {
 inline constexpr uint64_t kKernelTimingSharedMemoryBytes = 64 << 20;
 
 // NCCL's progress thread spins while a timed kernel is in flight: with one CPU for it and the
-// training thread, the first collective of a communicator takes 2 s instead of 4 ms (2.28.9 and
-// 2.30.7, 2 ranks on 2 CPUs).
+// training thread, the first collective of a communicator takes 2 s instead of 4 ms.
 inline constexpr uint32_t kKernelTimingMilliCpusPerRank = 2000;
 
 // x86 has a compare-exchange instruction, which does not fail without a reason. Arm and POWER load
@@ -64,13 +62,11 @@ inline constexpr bool kWeakExchangeMayFail = true;
 // whatever the plugin returns:
 //   1. The device counts every item; its entry of the ring is written if the item has KernelCh.
 //   2. Some operations make the device count more than the host (DriftCauses). The host's n is then
-//      an item that the device has passed. It had KernelCh, by the rule, so its entry holds n or
-//      more: nothing waits.
+//      an item that the device has passed and that had KernelCh, by the rule: nothing waits.
 //   3. Without the rule, n may name an item without KernelCh: nothing writes it, and
 //      ncclCommDestroy hangs.
-// Hence no override by KernelTiming::kOn. A proxy whose pool loses operations, and one that
-// outlives the memory that it polls, have none either. docs/kernel-timing.md lists what the rule
-// does not exclude.
+// Hence no override by KernelTiming::kOn, or for a proxy whose pool loses operations or that
+// outlives the memory that it polls. docs/kernel-timing.md lists what the rule does not exclude.
 EventPolicy DecideEvents(const PolicyInput& input);
 
 }  // namespace nccl_exporter::plugin

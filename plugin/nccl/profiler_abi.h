@@ -18,38 +18,22 @@ inline constexpr Result kSuccess = 0;
 // ncclDebugLogger_t: level, flags, file, line, printf format, ...
 using Logger = void (*)(int level, unsigned long flags, const char* file, int line,
                         const char* format, ...);
-inline constexpr int kLogWarn = 2;
-inline constexpr int kLogInfo = 3;
+inline constexpr int kLogWarn = 2, kLogInfo = 3;
 inline constexpr unsigned long kLogInit = 0x1;
 
 // Bits of the event type and of the activation mask.
-enum Event : uint64_t {
-  kGroup = 1,
-  kColl = 2,
-  kP2p = 4,
-  kProxyOp = 8,
-  kProxyStep = 16,
-  kProxyCtrl = 32,
-  kKernelCh = 64,
-  kNetPlugin = 128,
-  kGroupApi = 256,
-  kCollApi = 512,
-  kP2pApi = 1024,
-  kKernelLaunch = 2048,
-  kCeColl = 4096,
-  kCeSync = 8192,
-  kCeBatch = 16384,
-  kKernelPhase = 32768,
-};
+inline constexpr uint64_t kGroup = 1, kColl = 2, kP2p = 4, kProxyOp = 8, kProxyStep = 16,
+                          kProxyCtrl = 32, kKernelCh = 64, kNetPlugin = 128, kGroupApi = 256,
+                          kCollApi = 512, kP2pApi = 1024, kKernelLaunch = 2048, kCeColl = 4096,
+                          kCeSync = 8192, kCeBatch = 16384, kKernelPhase = 32768;
 
 // The state that carries what we need: the GPU's time stamp at the end of a kernel channel (API v4
 // and later).
 inline constexpr int kStateKernelChStop = 22;
 // Those of a step of a proxy operation. 8: the step has started; 9 to 12, and 20 (API v4 and
 // later).
-inline constexpr int kFirstStateProxyStep = 9;
-inline constexpr int kLastStateProxyStep = 12;
-inline constexpr int kStateProxyStepSendPeerWait = 20;
+inline constexpr int kFirstStateProxyStep = 9, kLastStateProxyStep = 12,
+                     kStateProxyStepSendPeerWait = 20;
 // Those of a proxy operation (API v1 to v3): 0 to 7.
 inline constexpr int kLastStateProxyOp = 7;
 
@@ -176,8 +160,6 @@ struct P2pApiV5 {
 };
 
 using CeCollV6 = CollWords<const char*>;
-
-// Descriptors.
 
 struct NoEvent {};
 

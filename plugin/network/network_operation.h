@@ -2,24 +2,23 @@
 // Time of one proxy operation, shared out among what its steps wait for. The progress thread that
 // has the operation.
 //
-// Up to 8 steps of an operation are under way at a time (NCCL_STEPS). They end in order. The oldest
+// Up to 8 steps of an operation are under way at a time (NCCL_STEPS), and end in order. The oldest
 // that has not ended, the head, has the time: at each change of its state, and at its end, the time
-// since the last change goes to the state that it was in. The other steps only keep their state. So
-// the states add up to the time from the first step's start to the last one's end, exactly. The
-// time between two heads, a poll of the progress thread, goes to the first state of the later one
-// that has a length.
+// since the last change goes to the state that it was in. So the states add up to the time from the
+// first step's start to the last one's end, exactly. The time between two heads, a poll of the
+// progress thread, goes to the first state of the later one that has a length.
 //
 // States, by 2.30.7 src/transport/net.cc (sendProxyProgress, recvProxyProgress):
 //   send     start, 8   kGpu      the buffer is the GPU's, which writes the data
-//            20         kPeer     the data are there, and isend takes no request: the receiver has
-//                                 given no credit. Repeated at every poll. 2.24 to 2.26 report it
-//                                 on the operation (SendRemFifoWait) and not on the step
+//            20         kPeer     isend takes no request: the receiver has given no credit.
+//                                 Repeated at every poll. 2.24 to 2.26 report it on the operation
+//                                 (SendRemFifoWait) and not on the step
 //            9          kNetwork  the adapter has the data
 //            stop                 the adapter is done
-//   receive  start      kPeer     not posted yet. Repeated at every poll until irecv takes it. No
-//                                 peer is waited for: the rank's own kernel has not begun
-//                                 (registered buffers), an operation of the same group waits for
-//                                 the GPU, or the network plugin refuses. Readers add it to kGpu
+//   receive  start      kPeer     not posted yet; repeated at every poll until irecv takes it. The
+//                                 rank's own kernel has not begun (registered buffers), an
+//                                 operation of the same group waits for the GPU, or the network
+//                                 plugin refuses. Readers add it to kGpu
 //            10         kNetwork  posted: the sender and the wire
 //            11         kFlush    received, and flushed to the GPU's memory
 //            12         kGpu      the GPU reads the buffer
@@ -28,10 +27,8 @@
 //
 // The clock is read only where the head changes its state. A state that ends in the poll in which
 // it began has no length, and no reading: 20 that comes once, a receive that is posted at its first
-// start.
-//
-// Every field is atomic, because a thread that should not be there may call (a stale handle in
-// another progress thread): it finds valid memory, and at worst spoils one operation.
+// start. Every field is atomic: a stale handle in another progress thread finds valid memory, and
+// at worst spoils one operation.
 #pragma once
 
 #include <array>
@@ -50,13 +47,8 @@ struct NetworkTimes {
 
 // Progress of a step: the states of its direction in their order.
 namespace step_phase {
-inline constexpr uint32_t kFirst = 1;
-inline constexpr uint32_t kSendPeer = 2;
-inline constexpr uint32_t kSendNetwork = 3;
-inline constexpr uint32_t kRecvNetwork = 2;
-inline constexpr uint32_t kRecvFlush = 3;
-inline constexpr uint32_t kRecvGpu = 4;
-inline constexpr uint32_t kCount = 4;
+inline constexpr uint32_t kFirst = 1, kSendPeer = 2, kSendNetwork = 3, kRecvNetwork = 2,
+                          kRecvFlush = 3, kRecvGpu = 4, kCount = 4;
 }  // namespace step_phase
 
 class NetworkOperation {
@@ -69,15 +61,11 @@ class NetworkOperation {
   static constexpr uint32_t TagOf(uint32_t step) { return step / kSteps % kTags; }
 
   void Begin(bool is_send) {
-    StoreRelaxed(steps_, 0);
-    StoreRelaxed(since_, 0);
-    StoreRelaxed(bytes_, 0);
+    Zero(steps_, since_, bytes_, head_, is_broken_);
+    Zero(sums_);
+    Zero(taken_);
     StoreRelaxed(first_bytes_, kNoBytes);
-    for (AtomicU64& sum : sums_) StoreRelaxed(sum, 0);
-    for (AtomicU64& taken : taken_) StoreRelaxed(taken, 0);
-    StoreRelaxed(head_, 0);
     StoreRelaxed(short_phase_, is_send ? step_phase::kSendPeer : step_phase::kFirst);
-    StoreRelaxed(is_broken_, false);
   }
 
   // False if the step does not follow the ones before: nothing of the operation counts then. A
@@ -98,8 +86,7 @@ class NetworkOperation {
     return true;
   }
 
-  // The step in a place has come to a phase; one that it is in, or has left, is ignored. False if
-  // there is no such step.
+  // The step in a place has come to a phase. False if there is no such step.
   bool Enter(uint32_t place, uint32_t tag, uint32_t phase) {
     const uint64_t steps = LoadRelaxed(steps_);
     const uint64_t present = ByteIn(steps, place);
@@ -117,8 +104,7 @@ class NetworkOperation {
     return true;
   }
 
-  // False if there is no such step. Where an older one is under way nothing of the operation
-  // counts.
+  // False if there is no such step. Where an older one is under way nothing counts.
   bool StopStep(uint32_t place, uint32_t tag) {
     const uint64_t steps = LoadRelaxed(steps_);
     const uint64_t present = ByteIn(steps, place);
@@ -140,7 +126,6 @@ class NetworkOperation {
     if (present == 0 || ahead >= kSteps) return false;
     return StopStep(Head(), tag);
   }
-  // From here on nothing of the operation counts.
   void Break() { StoreRelaxed(is_broken_, true); }
 
   void AddBytes(uint64_t bytes) { ExclusiveAdd(bytes_, bytes); }
@@ -184,7 +169,6 @@ class NetworkOperation {
   }
 
  private:
-  // By phase.
   using States = std::array<NetworkState, step_phase::kCount>;
   static constexpr States kSendStates{NetworkState::kGpu, NetworkState::kPeer,
                                       NetworkState::kNetwork, NetworkState::kFlush};

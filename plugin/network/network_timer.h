@@ -5,21 +5,21 @@
 // NCCL's progress thread calls: one for all operations of a communicator, as a rule. In a process
 // with several GPUs another GPU's thread may have some of them (PXN). So:
 //   1. The first step of an operation takes a place, by a compare-and-swap from a free state to a
-//      used one with the operation's key. The winner, and then only the thread that NCCL gave the
-//      operation to, writes its fields, without locked instructions.
-//   2. Every call compares the key, so an operation of the past is refused. What is not seen is a
-//      handle that is older by a whole wrap: 2^14 operations of the communicator for a proxy
-//      operation, 2^13 for a step, if their proxy operations have the same number modulo 2^11.
+//      used one with the operation's key. Then only the thread that NCCL gave the operation to
+//      writes its fields, without locked instructions.
+//   2. Every call compares the key, so an operation of the past is refused. Not seen is a handle
+//      that is older by a whole wrap: 2^14 operations of the communicator for a proxy operation,
+//      2^13 for a step, if their proxy operations have the same number modulo 2^11.
 //   3. The end is a compare-and-swap from that used state to the free one with the same key. The
 //      winner alone adds the times to the slot, by locked additions.
 //   4. Finalize ends all by the same step. A thread that passed 2 just before writes fields that
-//      nobody reads: the next operation sets them again. A thread that takes a place at this moment
-//      looks at is_open_ afterwards, and Finalize stores it before it looks at the places, in one
-//      order with these two: one of the two ends the operation. So no place stays taken.
+//      nobody reads. A thread that takes a place at this moment looks at is_open_ afterwards, and
+//      Finalize stores it before it looks at the places, in one order with these two: one of the
+//      two ends the operation, so no place stays taken.
 //
-// An operation takes no place before its first step. NCCL announces operations long before they
-// begin (2.30.7 proxy.cc ncclProxyOpToArgs), hundreds where the host runs ahead. It also announces
-// those of transports that have no steps, and never stops them.
+// An operation takes no place before its first step: NCCL announces operations long before they
+// begin (2.30.7 proxy.cc ncclProxyOpToArgs), hundreds where the host runs ahead, and also those of
+// transports that have no steps, which it never stops.
 #pragma once
 
 #include <array>
@@ -48,8 +48,7 @@ class NetworkTimer {
   static constexpr uint64_t kNone = ~uint64_t{0};
 
   // Under the process's lock, while no event can carry the new context yet. All but `windows` are
-  // the same at every call.
-  // `lane`: where steps of traced operations go; nullptr: nowhere.
+  // the same at every call. `lane`: where steps of traced operations go; nullptr: nowhere.
   void Open(layout::CommunicatorSlot* slot, layout::SegmentHeader* header, NetworkWindows* windows,
             TraceLane* lane = nullptr);
   // Gives up on what is under way. Under the lock.
@@ -57,19 +56,14 @@ class NetworkTimer {
 
   NetworkWindows& windows() { return *LoadRelaxed(windows_); }
 
-  // The thread that launches operations of the communicator.
-
   // NCCL has read the event mask for all calls of a launch that is announced now.
   void BeginLaunch() { StoreRelaxed(is_launch_taken_, windows().IsOpen()); }
-  // Whether the operations of this launch that NCCL asks about are timed. NCCL asks about a call
-  // only if its bit was set then. It asks about each replay of a graph that was captured with the
-  // bit: those that are launched in a window are taken. Where it is not known whether an operation
-  // is a replay, it may be one.
+  // Whether the operations of this launch that NCCL asks about are timed. NCCL asks about a call if
+  // its bit was set then, and about each replay of a graph that was captured with the bit: those
+  // that are launched in a window are taken. What may be a replay counts as one.
   bool Takes(bool is_known_call) {
     return (is_known_call && !windows().IsHeld()) || LoadRelaxed(is_launch_taken_);
   }
-
-  // The progress thread.
 
   // The start of a proxy operation: its key, 27 bits. `ticket`: of the operation; kNoTicket: it is
   // not known. `is_traced`: its steps are recorded one by one.
@@ -89,17 +83,12 @@ class NetworkTimer {
   void StopStep(uint32_t number);
 
  private:
-  // A key: whether it is traced (1 bit) | ticket (14) | high bits of the
-  // operation's number (2) | whether it sends (1) | low bits of the number, which are the place
-  // (9). The number of a step: the 16 bits of the key above the place | place (9) | tag and place
-  // of the step (7).
-  static constexpr int kTracedShift = 26;
-  static constexpr int kTicketShift = 12;
-  static constexpr int kSendShift = 9;
-  static constexpr int kStepBits = 7;
-  static constexpr int kGenerationShift = 16;
-  static constexpr uint32_t kGenerationMask = 0xffff;
-  static constexpr uint32_t kPlaceMask = kPlaces - 1;
+  // A key: whether it is traced (1 bit) | ticket (14) | high bits of the operation's number (2) |
+  // whether it sends (1) | low bits of the number, the place (9). The number of a step: the 16 bits
+  // of the key above the place | place (9) | tag and place of the step (7).
+  static constexpr int kTracedShift = 26, kTicketShift = 12, kSendShift = 9, kStepBits = 7,
+                       kGenerationShift = 16;
+  static constexpr uint32_t kGenerationMask = 0xffff, kPlaceMask = kPlaces - 1;
   static_assert(kPlaces == 1u << kSendShift);
   static_assert(kTicketShift + kTicketBits == kTracedShift);
   static_assert(NetworkOperation::kTags * NetworkOperation::kSteps == 1u << kStepBits);
@@ -121,10 +110,6 @@ class NetworkTimer {
   }
   Place& PlaceOf(uint32_t key) { return places_[key & kPlaceMask]; }
   // The operation whose step this is, or nullptr, which is counted.
-  NetworkOperation* FindStep(uint32_t number) {
-    uint32_t key = 0;
-    return FindStep(number, &key);
-  }
   NetworkOperation* FindStep(uint32_t number, uint32_t* key);
   [[gnu::noinline]] void TraceStep(NetworkOperation& operation, uint32_t key);
   [[gnu::noinline]] bool Take(Place& place, uint32_t key);
@@ -165,7 +150,8 @@ inline NetworkOperation* NetworkTimer::FindStep(uint32_t number, uint32_t* key) 
 }
 
 inline void NetworkTimer::NoteStepState(uint32_t number, int state, uint64_t bytes) {
-  NetworkOperation* const operation = FindStep(number);
+  uint32_t key = 0;
+  NetworkOperation* const operation = FindStep(number, &key);
   if (operation == nullptr) return;
   // By state, from 9 on (network_operation.h): the phase of a send and that of a receive; 0: none.
   static constexpr uint8_t kPhases[][2] = {{step_phase::kSendNetwork, 0},

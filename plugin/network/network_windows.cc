@@ -19,16 +19,14 @@ void NetworkWindows::Open(int* mask, int own_mask, const TimeWindows& windows) {
   StoreRelaxed(window_ns_, windows.window_ns);
   const bool is_always_open = windows.window_ns >= windows.period_ns;
   StoreRelaxed(is_open_, is_always_open);
-  StoreRelaxed(is_held_, false);
-  StoreRelaxed(open_until_ns_, 0);
+  Zero(is_held_, open_until_ns_);
   StoreRelaxed(next_change_ns_, is_always_open ? kNever : 0);
   StoreRelease(mask_, mask);
 }
 
 void NetworkWindows::Close() {
   StoreRelaxed(next_change_ns_, kNever);
-  StoreRelaxed(is_open_, false);
-  StoreRelaxed(is_held_, false);
+  Zero(is_open_, is_held_);
   StoreBit();
   StoreRelaxed(mask_, &idle_mask_);
 }

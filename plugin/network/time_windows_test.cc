@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/network/time_windows.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
+
+#include "plugin/network/network_windows.h"
 
 namespace nccl_exporter::plugin {
 namespace {

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // State that the parts of one communicator share: the slot it is recorded in, its timing, and its
 // rings. Any thread.
-//
-// Who writes what: Open the timing source; any thread `is_drifting`, once; threads that complete
-// operations `oldest`; the thread that reports channels their owners. operation.h says who writes
-// the rings.
 #pragma once
 
 #include <array>
@@ -38,14 +34,12 @@ class CommunicatorState {
  public:
   void Open(const CommunicatorSetup& setup) {
     StoreRelaxed(source_, setup.source);
-    StoreRelaxed(is_drifting_, false);
-    StoreRelaxed(uncompared_items_, 0);
+    Zero(is_drifting_, uncompared_items_);
     work_items_.Open();
     recorder_.Open(setup.slot, setup.header, setup.ranks);
   }
 
   Recorder& recorder() { return recorder_; }
-  const Recorder& recorder() const { return recorder_; }
   WorkItems& work_items() { return work_items_; }
   // Work items whose times were not compared with those of the launches around them.
   AtomicU64& uncompared_items() { return uncompared_items_; }
@@ -78,7 +72,7 @@ class CommunicatorState {
   Launch& LaunchAt(uint64_t ticket) { return launches_[ticket % kLaunchEntries]; }
   std::array<Operation, kOperationEntries>& operations() { return operations_; }
   std::array<Launch, kLaunchEntries>& launches() { return launches_; }
-  // Ticket: no operation that is followed has a lower one.
+  // Ticket: no operation that is followed has a lower one. By threads that complete operations.
   AtomicU64& oldest() { return oldest_; }
   const AtomicU64& oldest() const { return oldest_; }
   // The operation that last reported on a channel, by its order: NCCL completes the operations of a
@@ -91,7 +85,6 @@ class CommunicatorState {
   bool MayHaveNoParts(const Operation& operation) const {
     return source() == TimingSource::kProxy || LoadRelaxed(operation.is_untimed);
   }
-  // Counts why a handle does not name an active operation.
   [[gnu::cold]] void CountStray(uint64_t state, uint64_t abbreviated) {
     const bool is_known = (TicketOf(state) & Handle::kTicketMask) == abbreviated;
     recorder_.CountLoss(is_known ? Loss::kAfterCompletion : Loss::kStaleHandle);

@@ -99,14 +99,14 @@ TEST_F(CommunicatorTest, DoesNotBelieveTimesAcrossManyOperationsThatItDidNotFoll
 
 TEST_F(CommunicatorTest, HoldsTheTimesOfAReleaseOnProbationUntilManyAgreeWithTheCpu) {
   communicator_->Open({TimingSource::kKernel, 2, 8, slot_.get(), header_.get(), {}, true});
-  for (uint32_t i = 1; i < LaunchJudge::kProbationLaunches; ++i) {
+  for (uint32_t i = 1; i < LaunchRecorder::kProbationLaunches; ++i) {
     RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
   }
   EXPECT_EQ(Timed(Function::kAllReduce), 0u);
   EXPECT_EQ(LoadRelaxed(slot_->probation_launches), 1u);
-  EXPECT_EQ(Completed(Function::kAllReduce), LaunchJudge::kProbationLaunches - 1);
+  EXPECT_EQ(Completed(Function::kAllReduce), LaunchRecorder::kProbationLaunches - 1);
   for (int i = 0; i < 10; ++i) RunNext(communicator_->StartOperation(AllReduce(1 << 20, 1)));
-  EXPECT_EQ(Timed(Function::kAllReduce), LaunchJudge::kProbationLaunches + 9);
+  EXPECT_EQ(Timed(Function::kAllReduce), LaunchRecorder::kProbationLaunches + 9);
   EXPECT_EQ(LoadRelaxed(slot_->probation_launches), 0u);
   EXPECT_EQ(AllLosses(), 0u);
 }

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Watch for the known causes by which NCCL's counters of kernel work leave those of the device:
 // from then on its kernel events carry the times of other work, for good. Calls and operations show
-// them before the first wrong time stamp. Any thread. The same rule is in proto/README.md.
+// them before the first wrong time stamp. Any thread. proto/README.md has the same rule.
 //
-// The causes, each of certain releases (nccl_release.h), all with kernel timing only:
-//
+// The causes, each of certain releases (nccl_release.h), with kernel timing only:
 // - A send to or receive from oneself, as in every AlltoAll: the device counts it, the host does
-//   not.
-// - A message that is cut into more parts than have data: the same, for the empty ones. 2.26 does
-//   not announce the number of parts, so the plugin cannot detect it there.
+//   not. A message that is cut into more parts than have data: the same, for the empty ones; 2.26
+//   does not announce the number of parts.
 // - A captured graph that is replayed after an eager call: the host counts replays only as long as
 //   the latest call was a captured one. Seen from 2.28 on, where calls are announced.
 // - Collectives that are not announced, because another program took their bits from the event
-//   mask: the same. NCCL's sequence number skips them. Sends and Receives have none.
-//
+//   mask. NCCL's sequence number skips them; Sends and Receives have none.
 // Broadcasts part the counters too from 2.29 on, unless NCCL_ALLGATHERV_ENABLE=0: no kernel events
 // are asked for there.
 #pragma once
@@ -50,10 +47,9 @@ class DriftWatch {
     StoreRelaxed(forgets_replays_, causes.forgets_replays);
     StoreRelaxed(latest_call_is_captured_, false);
     StoreRelaxed(forgets_unannounced_, causes.forgets_unannounced);
-    for (auto& next : next_sequences_) StoreRelaxed(next, 0);
+    Zero(next_sequences_);
   }
 
-  // A call of the API, before its operation is announced.
   void NoteCall(bool is_captured) { StoreRelaxed(latest_call_is_captured_, is_captured); }
 
   // Whether, and why, the counters drift from this operation on.

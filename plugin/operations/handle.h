@@ -10,13 +10,12 @@
 //   | salt      | kind | slot         | ticket            | channel |
 //   +-----------+------+--------------+-------------------+---------+
 //
-// salt: random per process, never 0, so that a handle is never NULL and another process's handle
-// does not fit. slot: place of the communicator. ticket: low bits of the number of the operation or
-// launch, so that a handle dies with what it names. A kCall or kUntimedCall handle holds the time
-// of the call in place of slot, ticket and channel, a kCapturedCall handle the number of the thread
-// that made it; the highest bit of that place says whether NCCL reports the steps of its network
-// operations. In place of the channel the handle of a task (kOperation, kUnfollowed) says whether
-// its network operations are timed, and what is traced of it.
+// salt: random per process, never 0, so that no handle is NULL or another process's. slot: place of
+// the communicator. ticket: low bits of the number of the operation or launch, so that a handle
+// dies with what it names. A call's handle holds its time (kCall) or the number of the thread that
+// made it (kCapturedCall) in place of the rest; the highest bit there says whether NCCL reports the
+// steps of its network operations. In place of the channel the handle of a task (kOperation,
+// kUnfollowed) says whether its network operations are timed, and what is traced of it.
 #pragma once
 
 #include <cstdint>

@@ -3,43 +3,33 @@
 
 namespace nccl_exporter::plugin {
 
-// Judgement.
-
-void LaunchJudge::Open(const CommunicatorSetup& setup) {
+void LaunchRecorder::Open(const CommunicatorSetup& setup) {
   DropHeld();
   CommunicatorState::Open(setup);
-  StoreRelaxed(is_contradicted_, false);
-  StoreRelaxed(dates_starts_, false);
+  Zero(is_contradicted_, dates_starts_, unfollowed_until_);
+  Zero(unfollowed_);
+  Zero(late_);
   StoreRelaxed(probation_left_, setup.times_are_on_probation ? kProbationLaunches : 0);
   timestamp_check_.Reset();
   unconfirmed_times_.Clear();
   recorder().ShowProbation(LoadRelaxed(probation_left_));
 }
 
-void LaunchJudge::BeginContradiction() {
+void LaunchRecorder::BeginContradiction() {
   StoreRelaxed(is_contradicted_, true);
   DropHeld(Loss::kDrift);
   BeginDrift(0, DriftCause::kContradiction);
 }
 
-void LaunchJudge::Hold(const LaunchRecord& record, const Completion& completion) {
+void LaunchRecorder::Hold(const LaunchRecord& record, const Completion& completion) {
   const uint64_t dropped = unconfirmed_times_.MakeRoom(recorder());
   if (dropped != 0) recorder().CountLosses(CauseOfDoubt(), dropped);
-  unconfirmed_times_.Keep(record.last_member(), completion, record.uncompared_before());
+  unconfirmed_times_.Keep(record.last_member, completion, record.uncompared_before);
 }
 
-void LaunchJudge::ReleaseHeld(uint64_t most) {
+void LaunchRecorder::ReleaseHeld(uint64_t most) {
   const uint64_t dropped = unconfirmed_times_.Release(recorder(), most);
   if (dropped != 0) recorder().CountLosses(Loss::kRingOverrun, dropped);
-}
-
-// Records.
-
-void LaunchRecorder::Open(const CommunicatorSetup& setup) {
-  LaunchJudge::Open(setup);
-  StoreRelaxed(unfollowed_until_, 0);
-  for (AtomicU64& unfollowed : unfollowed_) StoreRelaxed(unfollowed, 0);
-  for (AtomicU64& late : late_) StoreRelaxed(late, 0);
 }
 
 void LaunchRecorder::Record(Launch& launch, uint64_t now_ns) {
@@ -73,11 +63,11 @@ void LaunchRecorder::RecordAlone(Operation& operation, uint64_t ticket, uint64_t
 void LaunchRecorder::RecordUnder(const TryLock& lock, LaunchRecord& record) {
   record.Gather();
   if (const uint64_t good = record.CountGood(); good != 0)
-    record.SetBelief(BeliefIn(lock, record, good));
-  if (record.belief() == Belief::kNo && lock) EndPatience();
-  if (lock && HoldsAny()) ReleaseHeld(UnconfirmedTimes::kReleaseSteps);
-  uint64_t ticket = record.last_member();
-  for (uint64_t i = 0; i < record.members() && ticket != 0; ++i) {
+    record.belief = BeliefIn(lock, record, good);
+  if (record.belief == Belief::kNo && lock) timestamp_check_.EndPatience();
+  if (lock && !unconfirmed_times_.IsEmpty()) ReleaseHeld(UnconfirmedTimes::kReleaseSteps);
+  uint64_t ticket = record.last_member;
+  for (uint64_t i = 0; i < record.members && ticket != 0; ++i) {
     Operation& operation = At(ticket);
     if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kDone)) return;
     if (!LoadRelaxed(operation.is_not_recorded)) RecordMember(lock, record, operation, ticket);
@@ -106,10 +96,9 @@ void LaunchRecorder::RecordMember(const TryLock& lock, const LaunchRecord& recor
   }
   if (record.IsTimed(operation, ticket)) {
     const Completion completion = record.TimesOf(operation);
-    record.belief() == Belief::kLater ? Hold(record, completion)
-                                      : recorder().RecordTimes(completion);
+    record.belief == Belief::kLater ? Hold(record, completion) : recorder().RecordTimes(completion);
   }
-  recorder().CountCompleted(function, record.now_ns());
+  recorder().CountCompleted(function, record.now_ns);
 }
 
 void LaunchRecorder::AddCompleted(Counts& counts, uint64_t now_ns) {

@@ -7,16 +7,14 @@
 //
 //   Free --started--> Active --all parts done, given up, or finalized--> Done --recorded--> Free
 //
-//   1. Free to Active: the one thread that holds the lock of starts writes the first cache line,
-//      then stores `state` with release. It does so only after it has loaded Free with acquire.
+//   1. Free to Active: the one thread that starts operations loads Free with acquire, writes the
+//      first cache line, then stores `state` with release.
 //   2. A thread with a handle loads `state` with acquire and compares ticket and phase. An old
 //      ticket differs, so the event is counted and ignored. An equal one has seen 1.
 //   3. The cache lines behind the first are written by the thread that reports parts, NCCL's
 //      progress thread: one at a time for a communicator. `parts_ticket` says whose parts these
-//      are. A late event of an earlier operation has failed at 2, so it does not spoil the parts of
-//      the next one.
-//   4. Active to Done is a compare-and-swap, which exactly one thread wins. This thread alone goes
-//      on to 5.
+//      are, so a late event of an earlier operation does not spoil those of the next one.
+//   4. Active to Done is a compare-and-swap, which exactly one thread wins. It alone goes on to 5.
 //   5. The winner takes one from `Launch::pending`. The thread that brings it to kDone records all
 //      members. Both steps acquire and release, so it sees what every member's winner saw.
 //   6. Done to Free: the recording thread stores `state` with release, after its last load of the
@@ -26,10 +24,9 @@
 //      the zeros of its parts, `stopped` and `proxy_parts` behind all that was written of the part.
 //      ProgressOf acquires these, and loads `stopped` before `seen`: it sees no part of an earlier
 //      operation, every part that began before the stop, and the times that belong to it.
-//   8. A thread that should not be there, as one that reports parts of an operation that another
-//      thread gives up, finds valid memory: every field is atomic and no memory is given back. The
-//      recorder does not read parts of an operation that was given up (`is_given_up`), so the worst
-//      is a wrong duration of an operation that two threads report at once.
+//   8. A thread that should not be there finds valid memory: every field is atomic and no memory is
+//      given back. The recorder does not read parts of an operation that was given up
+//      (`is_given_up`), so the worst is a wrong duration of one that two threads report at once.
 #pragma once
 
 #include <array>
@@ -155,19 +152,11 @@ inline void Reject(Operation& operation, Loss loss) {
   }
 }
 
-// The next ticket, for the one thread that may take it; never one that a handle would abbreviate to
-// 0.
-inline uint64_t NextTicketExclusive(AtomicU64& given_out) {
-  uint64_t ticket = LoadRelaxed(given_out) + 1;
-  if ((ticket & Handle::kTicketMask) == 0) ++ticket;
-  StoreRelaxed(given_out, ticket);
-  return ticket;
-}
-// For any thread.
-inline uint64_t NextTicket(AtomicU64& given_out) {
-  uint64_t ticket = AddRelaxed(given_out, 1) + 1;
-  if ((ticket & Handle::kTicketMask) == 0) ticket = AddRelaxed(given_out, 1) + 1;
-  return ticket;
+// The next ticket, never one that a handle would abbreviate to 0. `is_alone`: no other thread takes
+// one at the same time.
+inline uint64_t NextTicket(AtomicU64& given_out, bool is_alone) {
+  const uint64_t ticket = Add(given_out, 1, is_alone) + 1;
+  return (ticket & Handle::kTicketMask) != 0 ? ticket : Add(given_out, 1, is_alone) + 1;
 }
 
 }  // namespace nccl_exporter::plugin

@@ -34,8 +34,6 @@ void OperationCompleter::GiveUp(Operation& operation, uint64_t ticket, uint64_t 
   RecordDone(operation, ticket, now_ns);
 }
 
-// Ends operations of which no event is expected any more, from the oldest on: NCCL runs the
-// operations of a communicator in order.
 void OperationCompleter::SweepSome(uint64_t now_ns) {
   for (uint64_t step = 0; step < kSweepSteps; ++step) {
     const uint64_t ticket = LoadRelaxed(oldest());
@@ -104,8 +102,6 @@ bool OperationCompleter::FinalizeOperation(Operation& operation, uint64_t now_ns
   return is_complete;
 }
 
-// Launches.
-
 void OperationCompleter::CloseLaunch(uint64_t ticket) {
   Launch& launch = LaunchAt(ticket);
   if ((LoadAcquire(launch.ticket) & Handle::kTicketMask) != ticket || ticket == 0) {
@@ -114,8 +110,7 @@ void OperationCompleter::CloseLaunch(uint64_t ticket) {
   Close(launch, 0);
 }
 
-// One thread succeeds. Each attempt that fails is a member that was done meanwhile, so there are
-// few.
+// Each attempt that fails is a member that was done meanwhile, so there are few.
 void OperationCompleter::Close(Launch& launch, uint64_t now_ns) {
   const uint64_t change = LoadRelaxed(launch.members) + Launch::kClosed;
   uint64_t pending = LoadRelaxed(launch.pending);
@@ -125,8 +120,6 @@ void OperationCompleter::Close(Launch& launch, uint64_t now_ns) {
       !launch.pending.compare_exchange_weak(pending, pending + change, std::memory_order_acq_rel));
   if (pending + change == Launch::kDone) Record(launch, now_ns);
 }
-
-// A ring that has come round.
 
 bool OperationCompleter::IsFreed(Operation& operation) {
   MakeRoom(operation);

@@ -27,7 +27,6 @@ class OperationCompleter : public LaunchRecorder {
   // complete is not counted as such. Under the process's lock.
   void Finalize();
 
-  // The operation is over.
   void Finish(Operation& operation, uint64_t ticket, uint64_t now_ns);
   // Ends an operation that is not over: it has no interval.
   void GiveUp(Operation& operation, uint64_t ticket, uint64_t now_ns);
@@ -40,7 +39,6 @@ class OperationCompleter : public LaunchRecorder {
     StoreRelease(latest_, ticket);
     StoreRelaxed(latest_order_, OrderOf(operation, ticket));
   }
-  // Whether Sweep has anything to look at.
   bool IsBehind() const { return LoadRelaxed(oldest()) < LoadRelaxed(latest_); }
   // Ends operations of which no event is expected any more, from the oldest on, some at each event.
   void Sweep(uint64_t now_ns) {
@@ -69,8 +67,6 @@ class OperationCompleter : public LaunchRecorder {
   alignas(64) AtomicU64 latest_{0};
   AtomicU64 latest_order_{0};
 };
-
-// Part of every completion, and inline as that is.
 
 // True for one thread only, which then ends the operation.
 inline bool OperationCompleter::TakeDone(Operation& operation, uint64_t ticket) {

@@ -5,20 +5,12 @@
 
 namespace nccl_exporter::plugin {
 
-// Kernel channels.
-
 void PartTracker::BeginParts(Operation& operation, uint64_t ticket) {
-  StoreRelaxed(operation.proxy_parts, 0);
-  StoreRelaxed(operation.seen, 0);
-  StoreRelaxed(operation.stamped, 0);
-  StoreRelaxed(operation.stopped, 0);
+  Zero(operation.proxy_parts, operation.seen, operation.stamped, operation.stopped,
+       operation.latest_start_ns, operation.last_stop_ns, operation.last_part_ns,
+       operation.first_part_ns, operation.rejection);
   StoreRelaxed(operation.first_start_ns, ~uint64_t{0});
-  StoreRelaxed(operation.latest_start_ns, 0);
-  StoreRelaxed(operation.last_stop_ns, 0);
   StoreRelaxed(operation.soonest_stop_ns, ~uint64_t{0});
-  StoreRelaxed(operation.last_part_ns, 0);
-  StoreRelaxed(operation.first_part_ns, 0);
-  StoreRelaxed(operation.rejection, 0);
   StoreRelease(operation.parts_ticket, ticket);
 }
 
@@ -72,8 +64,6 @@ void PartTracker::EndChannels(Operation& operation, uint64_t abbreviated) {
   Sweep(now_ns);
 }
 
-// Proxy operations.
-
 bool PartTracker::StartProxy(uint64_t abbreviated) {
   Operation& operation = At(abbreviated);
   const uint64_t state = LoadAcquire(operation.state);
@@ -89,11 +79,12 @@ bool PartTracker::StartProxy(uint64_t abbreviated) {
   return true;
 }
 
-void PartTracker::StopProxy(uint64_t abbreviated) {
+void PartTracker::StopProxy(uint64_t abbreviated, uint64_t mask) {
   Operation& operation = At(abbreviated);
   const uint64_t state = LoadAcquire(operation.state);
-  if (!IsActive(state, abbreviated)) return CountStray(state, abbreviated);
   const uint64_t ticket = TicketOf(state);
+  if ((ticket & mask) != abbreviated) return CountStray(state, ~uint64_t{0});
+  if (PhaseOf(state) != Phase::kActive) return CountStray(state, ticket & Handle::kTicketMask);
   const uint64_t parts = LoadRelaxed(operation.proxy_parts);
   if (LoadRelaxed(operation.parts_ticket) != ticket || DoneOf(parts) >= AnnouncedOf(parts)) {
     return recorder().CountLoss(Loss::kStopWithoutStart);
@@ -101,12 +92,6 @@ void PartTracker::StopProxy(uint64_t abbreviated) {
   const uint64_t now_ns = NowNs();
   CountProxyPart(operation, ticket, kOneDone, now_ns);
   Sweep(now_ns);
-}
-
-void PartTracker::StopProxy(uint64_t abbreviated, uint64_t mask) {
-  const uint64_t state = LoadAcquire(At(abbreviated).state);
-  if ((TicketOf(state) & mask) != abbreviated) return CountStray(state, ~uint64_t{0});
-  StopProxy(TicketOf(state) & Handle::kTicketMask);
 }
 
 void PartTracker::CountProxyPart(Operation& operation, uint64_t ticket, uint64_t change,

@@ -31,11 +31,9 @@ class PartTracker : public OperationCompleter {
   // not be its first.
   std::optional<uint64_t> UnstampedStart(uint64_t ticket, uint32_t channel);
 
-  // Proxy operations.
   bool StartProxy(uint64_t ticket);
-  void StopProxy(uint64_t ticket);
-  // StopProxy() by fewer bits of the ticket, `mask`.
-  void StopProxy(uint64_t abbreviated, uint64_t mask);
+  // By the bits `mask` of the ticket.
+  void StopProxy(uint64_t abbreviated, uint64_t mask = Handle::kTicketMask);
 
  private:
   static void BeginParts(Operation& operation, uint64_t ticket);

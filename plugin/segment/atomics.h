@@ -5,7 +5,9 @@
 
 #include <time.h>
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -29,6 +31,21 @@ template <typename T>
 void StoreRelease(std::atomic<T>& word, std::type_identity_t<T> value) {
   word.store(value, std::memory_order_release);
 }
+template <typename... T>
+void Zero(std::atomic<T>&... words) {
+  (StoreRelaxed(words, T{}), ...);
+}
+template <typename T, size_t kSize>
+void Zero(std::array<std::atomic<T>, kSize>& words) {
+  for (std::atomic<T>& word : words) StoreRelaxed(word, T{});
+}
+// Words of the segment that are written once, and changed by an event afterwards.
+inline void StoreRelaxed(uint64_t& word, uint64_t value) {
+  std::atomic_ref<uint64_t>(word).store(value, std::memory_order_relaxed);
+}
+inline void StoreRelease(uint64_t& word, uint64_t value) {
+  std::atomic_ref<uint64_t>(word).store(value, std::memory_order_release);
+}
 inline uint64_t AddRelaxed(AtomicU64& word, uint64_t value) {
   return word.fetch_add(value, std::memory_order_relaxed);
 }
@@ -36,6 +53,12 @@ inline uint64_t AddRelaxed(AtomicU64& word, uint64_t value) {
 // 0.02 readings of the clock, a fetch_add 0.23.
 inline void ExclusiveAdd(AtomicU64& word, uint64_t value) {
   StoreRelaxed(word, LoadRelaxed(word) + value);
+}
+// The value before. `is_alone`: no other thread adds at the same time.
+inline uint64_t Add(AtomicU64& word, uint64_t value, bool is_alone) {
+  if (!is_alone) return AddRelaxed(word, value);
+  const uint64_t before = LoadRelaxed(word);
+  return StoreRelaxed(word, before + value), before;
 }
 // True for exactly one caller among those that expect the same value.
 inline bool CompareExchange(AtomicU64& word, uint64_t expected, uint64_t desired) {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/segment/dead_segments.h"
-
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,6 +13,7 @@
 
 #include "plugin/oldest_glibc.h"
 #include "plugin/segment/atomics.h"
+#include "plugin/segment/segment.h"
 #include "proto/shm_layout.h"
 
 namespace nccl_exporter::plugin {

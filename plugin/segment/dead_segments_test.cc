@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/segment/dead_segments.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -87,15 +87,16 @@ class Recorder {
   }
   void RecordTimes(const Completion& completion);
   // From now on the communicator is untimed, because its time stamps drift.
-  void ShowDrift(DriftCause cause);
+  void ShowDrift(DriftCause cause) {
+    StoreRelaxed(slot_->drift_cause, static_cast<uint64_t>(cause));
+    StoreRelaxed(slot_->timing_reason, static_cast<uint64_t>(TimingReason::kDrift));
+    StoreRelease(slot_->timing_source, static_cast<uint64_t>(TimingSource::kNone));
+  }
   void ShowProbation(uint32_t launches) { StoreRelaxed(slot_->probation_launches, launches); }
 
  private:
   layout::FunctionBlock& block(Function function) {
     return slot_->functions[static_cast<uint8_t>(function)];
-  }
-  static void Add(AtomicU64& word, uint64_t value, bool is_alone) {
-    is_alone ? ExclusiveAdd(word, value) : static_cast<void>(AddRelaxed(word, value));
   }
   layout::InFlightEntry& entry(uint64_t ticket) {
     return slot_->in_flight[(ticket - 1) % kOperationEntries];
@@ -109,9 +110,26 @@ class Recorder {
     layout::SizeHistogram* const histogram = LoadRelaxed(place);
     return histogram != nullptr ? histogram : TakeSizeHistogram(place, function, size_class);
   }
-  layout::SizeHistogram* TakeSizeHistogram(SizeHistogramPlace& place, Function function,
-                                           int size_class);
-  void ForgetSizeHistograms();
+  [[gnu::cold, gnu::noinline]] layout::SizeHistogram* TakeSizeHistogram(SizeHistogramPlace& place,
+                                                                        Function function,
+                                                                        int size_class) {
+    const uint8_t taken = LoadRelaxed(size_histograms_taken_);
+    layout::SizeHistogram* const histogram = slot_->size_histograms + taken;
+    StoreRelaxed(place, histogram);
+    if (taken == layout::kSizeHistograms) return histogram;
+    StoreRelease(histogram->owner, layout::SizeHistogramOwner(function, size_class));
+    // The operation that is counted next is not seen before the owner, by a daemon that copies the
+    // counts first: otherwise a function would have no split for a scrape.
+#if !defined(NCCL_EXPORTER_TSAN)  // ThreadSanitizer knows no fences
+    std::atomic_thread_fence(std::memory_order_release);
+#endif
+    StoreRelaxed(size_histograms_taken_, static_cast<uint8_t>(taken + 1));
+    return histogram;
+  }
+  void ForgetSizeHistograms() {
+    StoreRelaxed(size_histograms_taken_, 0);
+    for (auto& of_function : size_histograms_) Zero(of_function);
+  }
   void RecordDuration(const Completion& completion);
   void AppendCompletion(const Completion& completion);
 
@@ -121,15 +139,13 @@ class Recorder {
   std::atomic<uint32_t> ranks_{0};
   std::atomic<double> bus_share_{0};
   AtomicU64 completions_{0};  // our own count: the segment's is never read back
-  // See SizeHistogramOf(); nullptr: not asked for so far. Addresses, because an index costs 0.1 T
-  // more for each completion, and a power of two of them for each function, which saves 0.03 T.
+  // nullptr: not asked for so far. Addresses, and a power of two of them for each function, because
+  // an index costs 0.1 T more for each completion.
   static constexpr size_t kSizeClassPlaces = 8;
   static_assert(kSizeClassPlaces >= kSizeClassCount);
   std::array<std::array<SizeHistogramPlace, kSizeClassPlaces>, kFunctionCount> size_histograms_{};
   std::atomic<uint8_t> size_histograms_taken_{0};
 };
-
-// Part of every start, and inline as that is.
 
 inline void Recorder::ShowInFlight(uint64_t ticket, const OperationStart& start) {
   layout::InFlightEntry& shown = entry(ticket);
@@ -144,8 +160,6 @@ inline void Recorder::ShowInFlight(uint64_t ticket, const OperationStart& start)
   StoreRelease(shown.peer, static_cast<uint64_t>(int64_t{start.peer} + 1));
   StoreRelease(shown.ticket, ticket);
 }
-
-// Part of every completion, and inline as that is.
 
 inline void Recorder::RecordDuration(const Completion& completion) {
   layout::FunctionBlock& counters = block(completion.function);

@@ -16,7 +16,6 @@
 #include "plugin/identity/identity.h"
 #include "plugin/oldest_glibc.h"
 #include "plugin/segment/atomics.h"
-#include "plugin/segment/dead_segments.h"
 #include "plugin/segment/own_file.h"
 
 namespace nccl_exporter::plugin {
@@ -46,11 +45,6 @@ constexpr uint32_t kTmpfs = 0x01021994, kRamfs = 0x858458f6;
 constexpr size_t kHeaderBytes = sizeof(layout::SegmentHeader);
 constexpr size_t kSlotBytes = sizeof(layout::CommunicatorSlot);
 
-bool Fail(char* error, size_t size, const char* what, const char* where) {
-  std::snprintf(error, size, "%s %s: %s", what, where, std::strerror(errno));
-  return false;
-}
-
 // tmpfs and every local file system reserve in the kernel; glibc writes zeros where one cannot.
 bool ReserveBytes(int file, size_t offset, size_t bytes) {
   int failure = 0;
@@ -76,11 +70,18 @@ void Clear(void* memory, size_t bytes) {
 
 }  // namespace
 
+bool Segment::Fail(const char* what, const char* where) {
+  std::snprintf(error_, error_size_, "%s %s: %s", what, where, std::strerror(errno));
+  return false;
+}
+
 bool Segment::Create(const Options& options, const char* (*get)(const char* name), char* error,
                      size_t error_size, const FirstCommunicator& first) {
-  if (!OpenDirectory(options, error, error_size)) return Abandon(), false;
+  error_ = error;
+  error_size_ = error_size;
+  if (!OpenDirectory(options)) return Abandon(), false;
   RemoveDeadSegments(directory_, options.retention_ns);
-  if (CreateFile(error, error_size) && SizeAndMap(options.communicators + 1, error, error_size)) {
+  if (CreateFile() && SizeAndMap(options.communicators + 1)) {
     Publish(options, get, first);
     close(directory_);
     directory_ = -1;
@@ -97,12 +98,12 @@ bool Segment::Create(const Options& options, const char* (*get)(const char* name
 // parent nobody else may write to. In /tmp and /dev/shm anybody may have been first. A mount point
 // of root's needs no sticky bit: it is one pod's, as kubelet makes it for a subPath. It lacks the
 // bit so that the daemon may remove what the pod leaves.
-bool Segment::TrustsDirectory(char* error, size_t error_size) const {
+bool Segment::TrustsDirectory() {
   struct stat directory {
   }, parent{};
   const int parent_directory = openat(directory_, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
   const bool is_seen = ReadStatus(directory_, &directory) && ReadStatus(parent_directory, &parent);
-  if (!is_seen) Fail(error, error_size, "cannot see segment directory", path_);
+  if (!is_seen) Fail("cannot see segment directory", path_);
   if (parent_directory >= 0) close(parent_directory);
   if (!is_seen) return false;
   // Whom we share a directory of our own with is our choice.
@@ -111,7 +112,7 @@ bool Segment::TrustsDirectory(char* error, size_t error_size) const {
   const bool is_roots = directory.st_uid == 0 || directory.st_uid == kUnknownUser;
   const bool is_sticky = (directory.st_mode & S_ISVTX) != 0 || (is_mount && is_roots);
   if ((directory.st_mode & others) != 0 && !is_sticky) {
-    std::snprintf(error, error_size,
+    std::snprintf(error_, error_size_,
                   "others may remove files in segment directory %s: it needs the sticky bit",
                   path_);
     return false;
@@ -121,17 +122,17 @@ bool Segment::TrustsDirectory(char* error, size_t error_size) const {
   };
   const bool is_parent_closed = is_ours(parent) && (parent.st_mode & (S_IWGRP | S_IWOTH)) == 0;
   if (is_ours(directory) || is_parent_closed || is_mount) return true;
-  std::snprintf(error, error_size,
+  std::snprintf(error_, error_size_,
                 "segment directory %s belongs to user %u, who could remove what is in it", path_,
                 static_cast<unsigned>(directory.st_uid));
   return false;
 }
 
-bool Segment::OpenShared(const char* path, int flags, char* error, size_t error_size) {
+bool Segment::OpenShared(const char* path, int flags) {
   std::snprintf(path_, sizeof(path_), "%s", path);
   directory_ = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | flags);
-  if (directory_ < 0) return Fail(error, error_size, "cannot open segment directory", path);
-  if (TrustsDirectory(error, error_size)) return true;
+  if (directory_ < 0) return Fail("cannot open segment directory", path);
+  if (TrustsDirectory()) return true;
   close(directory_);
   directory_ = -1;
   return false;
@@ -139,17 +140,16 @@ bool Segment::OpenShared(const char* path, int flags, char* error, size_t error_
 
 // Where no directory is shared, each user has one of his own, which the daemon knows by its name
 // and owner.
-bool Segment::OpenPrivate(char* error, size_t error_size) {
+bool Segment::OpenPrivate() {
   std::snprintf(path_, sizeof(path_), "%s-%u", kSharedMemoryDirectory,
                 static_cast<unsigned>(geteuid()));
   mkdir(path_, kPrivateMode);
   directory_ = open(path_, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (directory_ < 0) return Fail(error, error_size, "cannot open segment directory", path_);
+  if (directory_ < 0) return Fail("cannot open segment directory", path_);
   struct stat status {};
-  if (!ReadStatus(directory_, &status))
-    return Fail(error, error_size, "cannot see segment directory", path_);
+  if (!ReadStatus(directory_, &status)) return Fail("cannot see segment directory", path_);
   if (status.st_uid != geteuid()) {
-    std::snprintf(error, error_size, "segment directory %s belongs to user %u", path_,
+    std::snprintf(error_, error_size_, "segment directory %s belongs to user %u", path_,
                   static_cast<unsigned>(status.st_uid));
     return false;
   }
@@ -158,16 +158,15 @@ bool Segment::OpenPrivate(char* error, size_t error_size) {
   return true;
 }
 
-bool Segment::OpenDirectory(const Options& options, char* error, size_t error_size) {
-  if (options.directory != nullptr) return OpenShared(options.directory, 0, error, error_size);
+bool Segment::OpenDirectory(const Options& options) {
+  if (options.directory != nullptr) return OpenShared(options.directory, 0);
   for (const char* shared : {kRunDirectory, kSharedMemoryDirectory}) {
-    if (access(shared, W_OK | X_OK) == 0 && OpenShared(shared, O_NOFOLLOW, error, error_size))
-      return true;
+    if (access(shared, W_OK | X_OK) == 0 && OpenShared(shared, O_NOFOLLOW)) return true;
   }
-  return OpenPrivate(error, error_size);
+  return OpenPrivate();
 }
 
-bool Segment::CreateFile(char* error, size_t error_size) {
+bool Segment::CreateFile() {
   constexpr int kAttempts = 8;
   for (int attempt = 0; attempt < kAttempts && file_ < 0; ++attempt) {
     uint64_t random = 0;
@@ -179,40 +178,37 @@ bool Segment::CreateFile(char* error, size_t error_size) {
         openat(directory_, name_, O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, kNewFileMode);
     if (file_ < 0 && errno != EEXIST) break;
   }
-  if (file_ < 0)
-    return name_[0] = '\0', Fail(error, error_size, "cannot create a segment in", path_);
+  if (file_ < 0) return name_[0] = '\0', Fail("cannot create a segment in", path_);
   file_ = AboveStandardStreams(file_);  // before the lock is taken, which a close would drop
-  if (file_ < 0) return Fail(error, error_size, "no descriptor for a segment in", path_);
+  if (file_ < 0) return Fail("no descriptor for a segment in", path_);
   struct stat status {};
-  if (!ReadStatus(file_, &status)) return Fail(error, error_size, "cannot see a segment in", path_);
+  if (!ReadStatus(file_, &status)) return Fail("cannot see a segment in", path_);
   device_ = status.st_dev;
   inode_ = status.st_ino;
   LookAtFileSystem();
 
-  if (!Lock()) return Fail(error, error_size, "cannot lock a segment in", path_);
+  if (!Lock()) return Fail("cannot lock a segment in", path_);
   fchmod(file_, kFileMode);  // whatever the umask
   const size_t length = std::strlen(path_);
   std::snprintf(path_ + length, sizeof(path_) - length, "/%s", name_);
   return true;
 }
 
-bool Segment::SizeAndMap(uint32_t slots, char* error, size_t error_size) {
+bool Segment::SizeAndMap(uint32_t slots) {
   slot_count_ = SlotsWithinFileLimit(slots);
   errno = EFBIG;
-  if (slot_count_ < 2) return Fail(error, error_size, "cannot size segment", path_);
+  if (slot_count_ < 2) return Fail("cannot size segment", path_);
   if (!LeavesRest(kHeaderBytes + kSlotBytes)) {
-    std::snprintf(error, error_size, "no room for segment %s: the rest of /dev/shm is NCCL's",
+    std::snprintf(error_, error_size_, "no room for segment %s: the rest of /dev/shm is NCCL's",
                   path_);
     return false;
   }
-  if (ftruncate(file_, static_cast<off_t>(Bytes())) != 0)
-    return Fail(error, error_size, "cannot size segment", path_);
-  if (!ReserveBytes(file_, 0, kHeaderBytes))
-    return Fail(error, error_size, "no room for segment", path_);
+  if (ftruncate(file_, static_cast<off_t>(Bytes())) != 0) return Fail("cannot size segment", path_);
+  if (!ReserveBytes(file_, 0, kHeaderBytes)) return Fail("no room for segment", path_);
   void* memory = MapSparse(file_, Bytes(), MAP_SHARED);
-  if (memory == MAP_FAILED) return Fail(error, error_size, "cannot map segment", path_);
+  if (memory == MAP_FAILED) return Fail("cannot map segment", path_);
   header_ = static_cast<layout::SegmentHeader*>(memory);
-  return Reserve(overflow_slot(), 1) || Fail(error, error_size, "no room for segment", path_);
+  return Reserve(overflow_slot(), 1) || Fail("no room for segment", path_);
 }
 
 void Segment::Publish(const Options& options, const char* (*get)(const char* name),

@@ -12,7 +12,24 @@
 
 namespace nccl_exporter::plugin {
 
-// Facts about a process from the communicator for which its segment is created.
+// Removes segments that dead processes of this user left in a directory: where no daemon may do it,
+// they would fill the memory of the node. At init only.
+//
+// Removed is a regular file of our own user, with the name of a segment, whose lock nobody holds,
+// and which shows no sign of life for as long as its writer wanted it kept (retention_ns): by then
+// a daemon has served it for that time, or holds it open. Links, pipes and the like are not opened.
+// A close of any descriptor of a file drops all locks that the process holds on it, so files that
+// this process maps are left alone: they may be segments of another copy of the plugin.
+// `retention_ns`: for files without a complete header.
+void RemoveDeadSegments(int directory, uint64_t retention_ns);
+
+// In one start: names that are listed, files that are removed or found to live, and slots of theirs
+// that are read. Some 50 ms at most.
+inline constexpr uint32_t kMostListedNames = 4096;
+inline constexpr uint32_t kMostDeadSegments = 64;
+inline constexpr uint32_t kMostDeadSlots = 1024;
+
+// A process, by the communicator for which its segment is created.
 struct FirstCommunicator {
   bool rank_numbers_process = false;
   uint64_t id = 0;  // if it has more than one rank
@@ -42,23 +59,26 @@ class Segment {
   bool is_on_disk() const { return is_on_disk_; }
 
  private:
-  bool OpenDirectory(const Options& options, char* error, size_t error_size);
-  bool OpenShared(const char* path, int flags, char* error, size_t error_size);
-  bool OpenPrivate(char* error, size_t error_size);
-  bool TrustsDirectory(char* error, size_t error_size) const;
-  bool CreateFile(char* error, size_t error_size);
+  bool Fail(const char* what, const char* where);  // with errno
+  bool OpenDirectory(const Options& options);
+  bool OpenShared(const char* path, int flags);
+  bool OpenPrivate();
+  bool TrustsDirectory();
+  bool CreateFile();
   bool HoldsFile() const;  // whether file_ is still ours
   bool Lock() const;
   void LookAtFileSystem();
   // Whether so much may be taken of the file system: the rest of /dev/shm is NCCL's, which fails
   // without it.
   bool LeavesRest(size_t bytes) const;
-  bool SizeAndMap(uint32_t slots, char* error, size_t error_size);
+  bool SizeAndMap(uint32_t slots);
   void Publish(const Options& options, const char* (*get)(const char* name),
                const FirstCommunicator& first);
   void Abandon();
   size_t Bytes() const;  // of the whole file
 
+  char* error_ = nullptr;  // Create()'s
+  size_t error_size_ = 0;
   layout::SegmentHeader* header_ = nullptr;
   uint32_t slot_count_ = 0;
   int directory_ = -1;

@@ -18,16 +18,6 @@ void Store(AtomicU64& word, int64_t value) { StoreRelaxed(word, static_cast<uint
 
 }  // namespace
 
-void TimestampCheck::Reset() {
-  StoreRelaxed(bounds_ns_, 0);
-  StoreRelaxed(last_ticket_, 0);
-  StoreRelaxed(last_start_ns_, 0);
-  StoreRelaxed(last_stop_ns_, 0);
-  StoreRelaxed(last_delivered_ns_, 0);
-  StoreRelaxed(last_is_own_, 0);
-  StoreRelaxed(patient_launches_, 0);
-}
-
 Verdict TimestampCheck::Judge(const LaunchTimes& launch) {
   Verdict verdict;
   verdict.loss = JudgeClocks(launch);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// TimestampCheck of the GPU times of launches, one after the other. One thread at a time, under the
-// lock of the communicator's completions.
+// Check of the GPU times of launches, one after the other. One thread at a time, under the lock of
+// the communicator's completions.
 //
 // NCCL's counters may drift from the device's, and its rings of time stamps may be overrun when its
 // progress thread is late. Then launches carry the times of other ones, in perfect order.
 //
 // A launch is believed if it keeps to all of these:
-//
 // - It took time, on each channel. (stop_before_start)
 // - It took no longer than the CPU waited, from its call to the delivery of its last stop.
 //   (longer_than_cpu_time)
@@ -16,43 +15,36 @@
 //   after the other. (overlap)
 // - All channels of an operation that is alone in its launch ran at the same time at some moment.
 //   (disjoint_channels)
-//
 // The second, third and fourth are proof of drift, which is permanent: the communicator is untimed
 // from then on. The last is not, for the blocks of a kernel may wait for a processor each for
 // itself.
 //
-// Overruns. A channel's ring has 64 entries. A work item that is read late may show the times of
-// the item 64 behind it, or 128, and so on: later times than its own, never earlier ones. So an
-// overrun breaks neither of the first two bounds of a clock (call <= start, stop <= delivery), and
-// the bounds hold whatever was overrun. What follows from it:
-//
+// Overruns. A channel's ring has 64 entries. An item that is read late may show the times of the
+// item 64 behind it, or 128, and so on: later times than its own. So an overrun breaks neither of
+// the first two bounds of a clock, and the bounds hold. What follows:
 // 1. Times are *own* if they end before the first call was made whose kernel could overwrite them
-//    (work_items.h). By then no entry had been overwritten, and what overwrites it later begins
-//    later than they end. The CPU's clock of that call is compared with the latest time on it that
-//    the stop can have had: delivery - stop is an upper bound of the distance.
-// 2. Let i be a launch whose times are those of a later launch, q, and let no times of the launches
-//    recorded after i begin before those of the launch recorded before them end. Then the next item
-//    of the channel shows times after q's end, so those of an item behind q; and so on for every
-//    item that is read. The first launch whose times are own ends this: it shows its own times,
-//    before those of the items behind it. So: if the times of a launch are own, and all between it
-//    and i are in order, then those of i are its own as well, for a thread that is late by any
-//    number of rings.
-// 3. Times that are not own are held back until own ones come (unconfirmed_times.h). If times go
-//    back before that, they are dropped. If there is no room for more, the oldest are dropped:
-//    nothing is released without 1 or 2.
-// 4. Times that go back although those before them were own are no overrun. They are proof of drift
+//    (work_items.h): what overwrites an entry later begins later than they end. The call's CPU time
+//    is compared with the latest time on that clock that the stop can have had (delivery - stop
+//    bounds the distance).
+// 2. Let launch i show the times of a later launch q, and let all launches recorded after i be in
+//    order. Then the next item of the channel shows times after q's end, so those of an item behind
+//    q; and so on for every item that is read. The first launch whose times are own ends this. So:
+//    if the times of a launch are own, and all between it and i are in order, those of i are its
+//    own as well, for a thread that is late by any number of rings.
+// 3. Times that are not own are held until own ones come (unconfirmed_times.h). They are dropped if
+//    times go back before that or if there is no room: nothing is released without 1 or 2.
+// 4. Times that go back although those before them were own are no overrun, but proof of drift
 //    (overlap).
 //
 // A host may be 64 calls ahead of its GPU at all times; no times are own then. Released is, too,
-// what was held before kPatientLaunches launches in a row of which each was seen to start before it
+// what was held before a row of kPatientLaunches launches of which each was seen to start before it
 // ended, had its stop delivered kRunNs after its start, and ended kPatienceNs after the one before
-// had been delivered. NCCL's thread polls without pause as long as anything is to be read. Were it
-// late by a ring, all that it polls for would be there: it would have had to leave the CPU right
-// after the start of each of these launches, until its end, and with exactly a whole number of
-// rings left to read. One poll in between gives a stop that lies before the start, or times that go
-// back. This is not taken for proof where drift is concerned. The launches of the row are not
-// released themselves: a thread that is held up within the last of them reads its own start and the
-// stop of a later ring, and that looks patient too.
+// had been delivered. NCCL's thread polls without pause while anything is to be read. Were it late
+// by a ring, it would have had to leave the CPU right after the start of each of these launches,
+// until its end, with exactly a whole number of rings left to read: one poll in between gives a
+// stop that lies before the start, or times that go back. This is no proof where drift is
+// concerned. The launches of the row are not released themselves: a thread that is held up within
+// the last of them looks patient too.
 #pragma once
 
 #include <array>
@@ -100,8 +92,7 @@ struct Verdict {
 // One per communicator.
 class TimestampCheck {
  public:
-  // Length of the row of launches that shows patience, as explained on top: one chance in 64 for
-  // each would be much already.
+  // Length of the row that shows patience: one chance in 64 for each launch would be much already.
   static constexpr uint64_t kPatientLaunches = 16;
   // Several times, and many times, as long as a poll of NCCL's thread.
   static constexpr uint64_t kRunNs = 10'000;
@@ -112,14 +103,16 @@ class TimestampCheck {
   bool AreOwn(uint64_t stop_ns, uint64_t overwritable_ns) const;
   // Last ticket of the latest launch that was compared with the one before it.
   uint64_t last_ticket() const { return LoadRelaxed(last_ticket_); }
-  // A launch was recorded whose times are not compared with others.
   void EndPatience() { StoreRelaxed(patient_launches_, 0); }
   // Whether this loss proves drift.
   static constexpr bool IsDrift(Loss loss) {
     return loss == Loss::kLongerThanCpuTime || loss == Loss::kClockMismatch ||
            loss == Loss::kOverlap;
   }
-  void Reset();
+  void Reset() {
+    Zero(bounds_ns_, last_ticket_, last_start_ns_, last_stop_ns_, last_delivered_ns_, last_is_own_,
+         patient_launches_);
+  }
 
  private:
   std::optional<Loss> JudgeClocks(const LaunchTimes& launch);

@@ -4,18 +4,13 @@
 //
 // They are recorded once times of a later launch show that they are the operations' own
 // (timestamp_check.h has the argument). They are dropped if later times show the contrary, if there
-// is no room left, or at finalize.
-//
-// Why one ticket says which are believed:
-//   1. Times are kept in the order of their launches, each with its launch's ticket.
-//   2. If times of a launch are its own, so are those of all launches before it whose times are in
-//      order (timestamp_check.h, 2). Times that go back drop all that is held.
-//   3. So the believed ones are those whose ticket is lower than that of the launch that proved
-//      them.
-//   4. The proof needs every launch in between to have been compared. Launches that ran and were
-//      not compared could hide a whole ring. Once as many of their work items lie behind an entry
-//      as the ring has, the entry is dropped. The other items of its own launch, whose times are
-//      judged as one, count as well.
+// is no room left, or at finalize. One ticket says which are believed:
+//   1. Times are kept in the order of their launches. If those of a launch are its own, so are all
+//      those before it that are in order (timestamp_check.h, 2); times that go back drop all that
+//      is held. So the believed ones have a lower ticket than the launch that proved them.
+//   2. Launches that ran in between and were not compared could hide a whole ring. Once as many of
+//      their work items lie behind an entry as the ring has, the entry is dropped. The other items
+//      of its own launch, whose times are judged as one, count as well.
 #pragma once
 
 #include <algorithm>
@@ -36,14 +31,11 @@ class UnconfirmedTimes {
   static constexpr uint64_t kCapacity = 2 * kOperationEntries;
   // Released at one completion: some 3 us of NCCL's progress thread.
   static constexpr uint64_t kReleaseSteps = 64;
-  void Clear() {
-    StoreRelaxed(held_, 0);
-    StoreRelaxed(believed_before_, 0);
-  }
+  void Clear() { Zero(held_, believed_before_); }
   bool IsEmpty() const { return LoadRelaxed(held_) == 0; }
 
-  // Keeps times of the launch back, which is the latest so far. `uncompared`: work items before its
-  // own whose times were not compared with others. There is room, but if MakeRoom said otherwise.
+  // Keeps times of the latest launch back, after MakeRoom(). `uncompared`: work items before its
+  // own whose times were not compared with others.
   void Keep(uint64_t launch, const Completion& completion, uint64_t uncompared) {
     const uint64_t place = PlaceOf(LoadRelaxed(held_));
     entries_[place] = {completion, launch, uncompared};

@@ -3,36 +3,29 @@
 // overwritten NCCL's ring of time stamps. Threads that call NCCL note items; the thread that judges
 // time stamps reads them.
 //
-// Each channel has a ring of 64 time stamps. A work item takes the place of the one 64 items before
-// it. An API call is at most one item on each channel, so calls are counted: operations alone would
-// miss the plain Broadcasts of NCCL 2.29 and later, which take items and announce no operation, and
-// operations that are not followed. A Send and the Receive that NCCL pairs with it share an item
-// and count as two. Too high a count costs time stamps that could be believed; too low a count
-// would let wrong ones pass.
+// Each channel has a ring of 64 time stamps: an item takes the place of the one 64 before it. An
+// API call is at most one item on each channel, so calls are counted: operations alone would miss
+// those that are not followed, and the plain Broadcasts of NCCL 2.29 and later, which announce
+// none. A Send and the Receive that NCCL pairs with it share an item and count as two. Too high a
+// count costs time stamps that could be believed; too low a count would let wrong ones pass.
 //
 // NCCL may run the calls of one group in another order than they were made in, and announces the
-// operations of a group one after the other, in the order in which they run. So whatever can follow
-// an operation is among the calls from the first of its group on, and the items that were noted
-// since its launch was announced.
-//
-// Operations may be announced behind calls that were made after their own: a replay, and eager
-// calls behind a replay, are announced by a host function of the stream. So an operation's own call
-// says how far the announcements have come, by its time. A group begins where it is certain: at a
-// call outside of all groups (groupDepth 1, from API v5 on; NCCL shows a deeper group as several
-// GroupApi events if there are groups in it), and at a call before which all calls had been
-// announced. Else the call counts to the group before: its operations then seem to have more items
-// behind them.
+// operations of a group in the order in which they run. So whatever can follow an operation is
+// among the calls from the first of its group on, and the items noted since its launch was
+// announced. Operations may be announced behind calls that were made after their own (a replay, and
+// eager calls behind it, by a host function of the stream). So an operation's own call says by its
+// time how far the announcements have come. A group begins where it is certain: at a call outside
+// of all groups (groupDepth 1, from API v5 on; deeper groups may be several GroupApi events), and
+// at a call before which all calls had been announced. Else the call counts to the group before,
+// whose operations then seem to have more items behind them.
 //
 // Why a time that is read is the item's own, or an older one:
-//   1. A call is noted by one thread at a time; other items by any thread that announces
-//      operations.
-//   2. A thread that notes item n has loaded the counts, and found n items. It stores the time of n
+//   1. A call is noted by one thread at a time; other items by any thread that announces.
+//   2. A thread that notes item n has loaded the counts and found n items. It stores the time of n
 //      in place n % kKept with release, and then raises a count with release.
-//   3. A reader loads the counts with acquire. The time of every item that it counts has been
-//      stored, by 2.
-//   4. It loads the time at the place of item i with acquire, then the counts again. Had a thread
-//      stored a later item there (i + kKept, or more), the reader would see that thread's count by
-//      2, so kKept items behind i: no time is returned.
+//   3. A reader loads the counts with acquire, so the time of every item that it counts is there.
+//   4. It loads the time of item i with acquire, then the counts again. Had a later item (i + kKept
+//      or more) been stored there, it would see kKept items behind i by 2: no time is returned.
 //   5. A call and another item that are noted at one moment store at one place, and the next place
 //      keeps an older time. An older time makes less believable, not more.
 #pragma once
@@ -54,8 +47,8 @@ class WorkItems {
   // Where calls are not announced (2.27 and before) a kernel may run before its operations are
   // known: room for a group of that many.
   static constexpr uint32_t kUnannounced = 16;
-  // Calls not announced yet that are known one by one. Where more wait, operations seem to be older
-  // than they are.
+  // Calls not announced yet that are known one by one. Where more wait, operations seem to be
+  // older.
   static constexpr uint32_t kWaiting = 256;
   // An operation knows the time of its call in such units, rounded down (CallClock).
   static constexpr uint64_t kCallUnitNs = 1024;
@@ -63,16 +56,8 @@ class WorkItems {
   static constexpr uint64_t kNotYet = ~uint64_t{0};
 
   void Open() {
-    StoreRelaxed(noted_calls_, 0);
-    StoreRelaxed(noted_others_, 0);
-    StoreRelaxed(settled_calls_, 0);
-    StoreRelaxed(first_of_group_, 0);
-    StoreRelaxed(first_of_group_ns_, 0);
-    StoreRelaxed(announced_in_group_, 0);
-    StoreRelaxed(latest_launch_, 0);
-    StoreRelaxed(others_before_launch_, 0);
-    StoreRelaxed(is_alone_, false);
-    StoreRelaxed(has_late_items_, false);
+    Zero(noted_calls_, noted_others_, settled_calls_, first_of_group_, first_of_group_ns_,
+         announced_in_group_, latest_launch_, others_before_launch_, is_alone_, has_late_items_);
   }
 
   // A group begins with a call at that depth; by the thread that makes it. A group that begins on
@@ -178,9 +163,7 @@ class WorkItems {
     StoreRelaxed(latest_launch_, launch);
     StoreRelaxed(others_before_launch_, LoadAcquire(noted_others_));
   }
-  // The time is kept before the item counts, so that a time that is read is the item's own or, when
-  // a call and a replay are noted at one moment, an older one: that makes less believable, not
-  // more.
+  // The time is kept before the item counts (2 and 5).
   void Note(uint64_t ns) {
     StoreRelease(called_ns_[Noted() % kKept],
                  ns);  // after the count that lets go of what stood there

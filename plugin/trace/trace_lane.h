@@ -4,13 +4,11 @@
 //
 // The lane's word is session, chunk, and offset of the next record in it.
 //   1. A record claims its words by a compare-and-swap of that word, and only if the word's session
-//      is the one in force and the record fits into the chunk. So claims never overlap, and nothing
-//      is added to the word of another session.
-//   2. Without room a thread tries for the lane's lock (TryLock). Under it, it takes a chunk, and
-//      swaps the word for one with the new chunk. What the word was says where the old chunk ends:
-//      no claim on it can succeed afterwards, so it is closed there.
-//   3. No lock, no chunk, or too many other threads at 1: the record is lost, and counted. Where
-//      the session is over meanwhile it is not: it belongs to a request that has ended.
+//      is the one in force and the record fits into the chunk. So claims never overlap.
+//   2. Without room a thread takes a chunk under the lane's TryLock, and swaps the word for one
+//      with the new chunk. The old word says where the old chunk ends: it is closed there.
+//   3. No lock, no chunk, or too many other threads at 1: the record is lost, and counted, unless
+//      the session is over meanwhile.
 // A thread may sleep between claim and store. The reader stops at its place in the chunk, which
 // stays this lane's until the record is there, or another request takes the ring.
 #pragma once
@@ -120,7 +118,6 @@ class TraceLanes {
     caller_.Open(slot, trace_ring::Role::kCaller, session);
     progress_.Open(slot, trace_ring::Role::kProgress, session);
   }
-  // API v1 to v3: with the first operation.
   void LearnIdentity(uint64_t communicator_id) { StoreRelaxed(communicator_id_, communicator_id); }
   uint64_t communicator_id() const { return LoadRelaxed(communicator_id_); }
 

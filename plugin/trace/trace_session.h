@@ -5,17 +5,14 @@
 // The request lies in memory that another process writes (proto/trace_ring.h), whatever it writes:
 //   1. A start of an operation compares one word of it with `settled_`. If they are equal, nothing
 //      is asked for: that is all that a process pays which nobody traces.
-//   2. Else one thread at a time takes the request: it loads each word once into a copy, checks the
-//      copy, and keeps it here. No other word of the request is ever read again, and none is an
-//      address or an index. So an answer of "taken" bounds what follows, whatever the page says
-//      later: another request is checked in the same way.
+//   2. Else one thread at a time loads each word once into a copy, checks the copy, and keeps it
+//      here. No other word of the request is ever read again, and none is an address or an index:
+//      an answer of "taken" bounds what follows, whatever the page says later.
 //   3. `session_` is 0 while the copy is being changed, whose words are stored with release. A
-//      thread acquires it, then the words, then loads it again: has it seen a word of a later
-//      request, it sees that `session_` has changed. So what it uses is one request.
+//      thread acquires it, then the words, then loads it again: what it uses is one request.
 //   4. A chunk's number is below trace_ring::kMostChunks by its width, and the file has so many,
-//      sealed: every store lies within it. A thread that was preempted between claim and store
-//      stores one record into a chunk that may be another one's meanwhile. Its reader sees a wrong
-//      record then.
+//      sealed: every store lies within it. A thread that was preempted between claim and store may
+//      store one record into a chunk of another lane, whose reader sees a wrong record then.
 //   5. After the end, and the time in which operations of the window may still end, the next start
 //      of an operation settles the request: 1 holds again.
 // In a forked child all is zero, and its callbacks find no communicator.
