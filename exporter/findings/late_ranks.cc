@@ -55,6 +55,7 @@ void LateRanks::Record(const collector::NodeSnapshot& node, const NodeHistory& h
   SubtractUsual(rates);
   const LateJudgement judgement = JudgeLateRanks(rates, times_);
   for (const collector::CommunicatorKey& key : judgement.uneven) {
+    jobs_[JobKeyOf(key)].late |= 1;
     if (CommunicatorMemory* const communicator = Settled(key, times_.window))
       communicator->uneven |= 1;
   }

@@ -55,7 +55,7 @@ class LateRanks {
   };
   struct JobMemory {
     Judgements straggler = 0;     // in which any of its ranks here was one
-    Judgements late = 0;          // in which any was late, victims included
+    Judgements late = 0;          // in which any was late or waited less, whatever the reason
     bool has_more_nodes = false;  // so that ranks of others may be late as often, unseen
     // Share of the time that the median process here is in kernels, by judgement, the latest first.
     std::vector<double> busy;

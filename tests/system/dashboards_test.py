@@ -42,13 +42,15 @@ EMPTY = {
 }
 
 # Rules and panels with an answer in some runs: proof by the last two evaluations, which are two seconds here; what processes wait for a late rank in
-# their other communicators, which jitter decides; pipelines of two stages, which only hung jobs have; and ranks whose operations in flight are not
+# their other communicators, which jitter decides; pipelines of two stages, which only hung jobs have, and their usual times; ranks that are late now
+# and then; and ranks whose operations in flight are not
 # known, when a question is asked between the end of their series and the next evaluation. Their cases are in deploy/prometheus/tests.
 SOMETIMES = {'rule comm_rank:nccl_hang:unseen', 'rule comm:nccl_p2p_operations:unlike',
              # A daemon in a PID namespace of its own, as of a test in a container, counts no processes.
              'nccl-exporter / Processes measured / A', 'nccl-exporter / Processes measured / A (one job)',
              'rule process:nccl_wait_for_late:max', 'rule comm_rank:nccl_wait_for_late:max',
-             'rule comm:nccl_steps:missing'}
+             'rule comm:nccl_steps:missing', 'rule process:nccl_straggler:seldom', 'rule comm_rank:nccl_busy_seconds:per_send',
+             'rule comm_rank:nccl_busy_seconds:usual', 'rule comm_rank:nccl_busy_seconds:expected'}
 
 
 def escaped(value):
