@@ -114,8 +114,6 @@ inline void* Process::StartTask(void* context, OperationStart& start, const Task
   if (start.is_symmetric) PlaceInSymmetricPlan(start, *communicator);
   start.message_bytes = MessageBytes(start.function, count, element_bytes,
                                      communicators_.RanksOf(from, *communicator));
-  start.is_alone = start.has_call_events && start.call_is_bound && !start.is_replay &&
-                   !host_announcements_.ArePossible();
   start.is_to_self = start.peer >= 0 && start.peer == communicator->rank();
   start.has_no_parts = start.is_to_self && communicator->source() == TimingSource::kProxy;
   const uint64_t trace_flags = TraceFlags(start.call_ns, *communicator);

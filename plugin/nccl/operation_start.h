@@ -17,8 +17,6 @@ struct OperationStart {
   bool call_is_bound = false;  // the kernel cannot have started before call_ns
   // The API announces calls, so that readers take the call's time for such a bound.
   bool has_call_events = false;
-  // No other thread starts one on the communicator at the same time, if calls are announced.
-  bool is_alone = false;
   uint32_t channels = 0;  // announced; 0: not known
   bool channels_are_exact = false;
   bool has_no_parts = false;  // nothing will be reported on it (proxies do not take sends to self)

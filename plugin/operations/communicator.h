@@ -17,9 +17,9 @@
 // WorkItems::kWaiting calls. Tickets that are passed in come from handles: they may name an
 // operation that is gone, which is counted and ignored.
 //
-// One thread at a time starts an operation: counts it, takes the next ticket and writes the entry.
-// It is alone by captures.h, or has the lock `is_starting_`. A thread that does not get
-// the lock, because its holder was interrupted, counts its operation and does not follow it.
+// One thread at a time starts an operation, under the lock `is_starting_`: takes the next ticket
+// and writes the entry. A thread that does not get the lock, because its holder was interrupted,
+// counts its operation and does not follow it.
 #pragma once
 
 #include <atomic>
@@ -196,11 +196,10 @@ inline uint64_t Communicator::StartOperation(const OperationStart& start) {
   uint64_t ticket = 0;
   bool had_lock = false;
   {
-    const bool is_alone = start.is_alone && MayBeAlone();
-    const TryLock lock{is_alone ? nullptr : &is_starting_};
+    const TryLock lock(&is_starting_);
     had_lock = static_cast<bool>(lock);
     const uint32_t first_item = NoteItem(lock, start);
-    recorder().CountStart(start.function, start.message_bytes, start.call_ns, is_alone);
+    recorder().CountStart(start.function, start.message_bytes, start.call_ns);
     if (lock && is_followed && !start.launch_is_followed)
       NextTicket(next_operation_, true);  // its place in the order
     if (lock && is_followed && start.launch_is_followed) ticket = TakeEntry(start, first_item);

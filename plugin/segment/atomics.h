@@ -75,15 +75,13 @@ inline bool CompareExchange(AtomicU64& word, uint64_t expected, uint64_t desired
 //      the holder was preempted, or if several threads follow each other.
 class TryLock {
  public:
-  // nullptr: no other thread can be here, and nothing is locked.
-  explicit TryLock(std::atomic<bool>* is_taken)
-      : is_taken_(is_taken), is_ours_(is_taken == nullptr) {
+  explicit TryLock(std::atomic<bool>* is_taken) : is_taken_(is_taken) {
     constexpr int kAttempts = 64;
     for (int i = 0; i < kAttempts && !is_ours_; ++i)
       is_ours_ = !is_taken->exchange(true, std::memory_order_acquire);
   }
   ~TryLock() {
-    if (is_ours_ && is_taken_ != nullptr) is_taken_->store(false, std::memory_order_release);
+    if (is_ours_) is_taken_->store(false, std::memory_order_release);
   }
   TryLock(const TryLock&) = delete;
   TryLock& operator=(const TryLock&) = delete;
@@ -91,7 +89,7 @@ class TryLock {
 
  private:
   std::atomic<bool>* is_taken_;
-  bool is_ours_;
+  bool is_ours_ = false;
 };
 
 inline uint64_t ReadClock(clockid_t clock) {

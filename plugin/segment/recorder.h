@@ -57,13 +57,12 @@ class Recorder {
   }
   // NCCL allows one call on a communicator at a time.
   void CountCall(Function function) { Add(block(function).calls, 1, !is_shared()); }
-  // `is_alone`: no other thread counts a start of this communicator at the same time.
-  void CountStart(Function function, uint64_t bytes, uint64_t now_ns, bool is_alone) {
+  void CountStart(Function function, uint64_t bytes, uint64_t now_ns) {
     const int size_class = SizeClassOf(bytes);
     layout::FunctionBlock& counters = block(function);
     StoreRelaxed(counters.last_start_ns, now_ns);
-    Add(counters.started.operations[size_class], 1, is_alone);
-    Add(counters.started.bytes[size_class], bytes, is_alone);
+    AddRelaxed(counters.started.operations[size_class], 1);
+    AddRelaxed(counters.started.bytes[size_class], bytes);
   }
 
   // Any thread: the network operations of an operation that starts now are timed.
