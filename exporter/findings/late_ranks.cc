@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "exporter/findings/late/busy_rates.h"
 #include "exporter/ledger/local_communicators.h"
@@ -18,7 +19,7 @@ constexpr double kShareOfJudgements = 0.75;
 // Bits of Judgements; `history` has 40.
 constexpr int64_t kMostJudgements = 64;
 // Usual times are taken in one of so many: group nccl_ranks is evaluated as seldom.
-constexpr uint64_t kJudgementsPerUsualTime = 4;
+constexpr int64_t kJudgementsPerUsualTime = 4;
 
 // The others wait longer by this part of what a late rank costs, at least; the rest is chance.
 constexpr double kShareOfCost = 0.25;
@@ -98,8 +99,7 @@ void LateRanks::BeginJudgement(int judgements_passed) {
   }
   std::erase_if(jobs_, [](const auto& entry) {
     const JobMemory& job = entry.second;
-    return job.late == 0 &&
-           std::ranges::all_of(job.busy, [](double busy) { return busy == 0; });
+    return job.late == 0 && std::ranges::all_of(job.busy, [](double busy) { return busy == 0; });
   });
   for (auto& [key, communicator] : communicators_) {
     shift(communicator.uneven);
@@ -147,12 +147,13 @@ bool LateRanks::WaitsMore(const JobMemory& job, double cost) const {
 }
 
 void LateRanks::SubtractUsual(NodeRates& rates) {
-  const bool is_recorded = judgements_++ % kJudgementsPerUsualTime == 0;
-  const auto most = static_cast<size_t>(times_.history / times_.interval) / kJudgementsPerUsualTime;
+  const int64_t number = now_ns_ / (kJudgementsPerUsualTime * times_.interval).count();
+  const bool is_recorded = std::exchange(usual_number_, number) != number;
+  const int64_t most = times_.history / (kJudgementsPerUsualTime * times_.interval);
   for (PeerRates& peers : rates.peers) {
     if (!peers.is_pipeline) continue;
     CommunicatorMemory& memory = communicators_[peers.key];
-    if (is_recorded) memory.usual.Record(peers, rates.processes, most);
+    if (is_recorded) memory.usual.Record(peers, rates.processes, number, most);
     if (Settled(peers.key, times_.warm_up) == nullptr) continue;
     const bool was_late = std::ranges::any_of(
         memory.ranks, [](const auto& entry) { return (entry.second.late & 2) != 0; });

@@ -103,7 +103,7 @@ class LateRanks {
   Thresholds times_;
   int64_t now_ns_ = 0;
   int64_t next_judgement_ns_ = 0;
-  uint64_t judgements_ = 0;
+  int64_t usual_number_ = -1;  // of the latest record of usual times
   std::map<ProcessKey, ProcessMemory> processes_;
   std::map<JobKey, JobMemory> jobs_;
   std::map<collector::CommunicatorKey, CommunicatorMemory> communicators_;

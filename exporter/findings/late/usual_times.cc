@@ -4,19 +4,26 @@
 namespace nccl_exporter::exporter {
 
 void UsualTimes::Record(const PeerRates& peers, const std::vector<ProcessRates>& processes,
-                        size_t most) {
+                        int64_t number, int64_t most) {
   for (const RankRates& rank : peers.ranks) {
     const double sends = processes[rank.process].p2p_operations;
     if (!rank.busy || sends <= 0) continue;
-    std::deque<double>& per_send = ranks_[rank.rank.communicator->rank].per_send;
-    per_send.push_back(*rank.busy / sends);
-    if (per_send.size() > most) per_send.pop_front();
+    ranks_[rank.rank.communicator->rank].per_send.emplace_back(number, *rank.busy / sends);
   }
+  for (auto& [rank, memory] : ranks_) {
+    std::deque<std::pair<int64_t, double>>& per_send = memory.per_send;
+    while (!per_send.empty() && per_send.front().first + most <= number) per_send.pop_front();
+  }
+  // A rank without a record that counts is forgotten, so that changing numbers take no memory.
+  std::erase_if(ranks_, [](const auto& entry) { return entry.second.per_send.empty(); });
 }
 
 void UsualTimes::Settle() {
-  for (auto& [number, rank] : ranks_)
-    rank.usual = Quantile(0.5, {rank.per_send.begin(), rank.per_send.end()});
+  for (auto& [number, rank] : ranks_) {
+    std::vector<double> values;
+    for (const auto& [record, seconds] : rank.per_send) values.push_back(seconds);
+    rank.usual = Quantile(0.5, std::move(values));
+  }
 }
 
 void UsualTimes::SubtractFrom(PeerRates& peers, const std::vector<ProcessRates>& processes) const {

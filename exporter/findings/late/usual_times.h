@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "exporter/findings/late/busy_rates.h"
@@ -17,17 +18,18 @@ namespace nccl_exporter::exporter {
 // The usual times of one communicator. Not thread-safe.
 class UsualTimes {
  public:
-  // Takes the time of each rank for one send or receive of its process:
-  // comm_rank:nccl_busy_seconds:per_send. The latest `most` of a rank count.
-  void Record(const PeerRates& peers, const std::vector<ProcessRates>& processes, size_t most);
-  // The median of those is the usual time from now on.
+  // Takes the time of each rank for one send or receive of its process, as record `number`:
+  // comm_rank:nccl_busy_seconds:per_send. The latest `most` records count.
+  void Record(const PeerRates& peers, const std::vector<ProcessRates>& processes, int64_t number,
+              int64_t most);
+  // The median of the records of a rank is its usual time from now on.
   void Settle();
   // Leaves in RankRates::busy what exceeds the usual time, and nothing where that is unknown.
   void SubtractFrom(PeerRates& peers, const std::vector<ProcessRates>& processes) const;
 
  private:
   struct Rank {
-    std::deque<double> per_send;  // seconds
+    std::deque<std::pair<int64_t, double>> per_send;  // number of the record, and seconds
     std::optional<double> usual;
   };
   std::map<uint64_t, Rank> ranks_;  // by number
