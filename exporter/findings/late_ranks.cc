@@ -137,13 +137,14 @@ void LateRanks::FollowJobs(const NodeRates& rates) {
 
 bool LateRanks::WaitsMore(const JobMemory& job, double cost) const {
   double sum = 0;
-  int judgements = 0;
+  int even = 0, uneven = 0;
   for (size_t i = 0; i < job.busy.size(); ++i) {
-    if (job.busy[i] == 0 || ((job.late >> i) & 1) != 0) continue;
-    sum += job.busy[i];
-    ++judgements;
+    if (job.busy[i] == 0) continue;
+    const bool is_uneven = ((job.late >> i) & 1) != 0;
+    ++(is_uneven ? uneven : even);
+    if (!is_uneven) sum += job.busy[i];
   }
-  return judgements == 0 || job.busy.front() - sum / judgements >= kShareOfCost * cost;
+  return even <= uneven || job.busy.front() - sum / even >= kShareOfCost * cost;
 }
 
 void LateRanks::SubtractUsual(NodeRates& rates) {

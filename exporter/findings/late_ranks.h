@@ -95,7 +95,8 @@ class LateRanks {
   void AddEvidence(const CommunicatorMemory& communicator, RankMemory& rank) const;
   void Confirm();
   // Whether processes of the job wait more now than in judgements without a late rank, by a part of
-  // `cost`. They do not if the load of a rank elsewhere moved to one of this node.
+  // `cost`. They do not if the load of a rank elsewhere moved to one of this node. Where ranks here
+  // were late in half of the judgements or more, none moved.
   bool WaitsMore(const JobMemory& job, double cost) const;
   // The judgements of the latest so much time.
   Judgements Latest(Thresholds::Ns time) const;
