@@ -107,12 +107,10 @@ void Process::Start(const InitRequest& request) {
   char error[256];
   // This object is memory of zeros, mapped or wiped by a fork: no constructor has run.
   new (&segment_) Segment;
-  const FirstCommunicator first{.rank_numbers_process = HasMoreRanksThanProcesses(
-                                    ProcessEnvironment, request.ranks, request.nodes),
-                                .id = request.ranks > 1 ? request.id : 0};
-  if (!segment_.Create(options_, ProcessEnvironment, error, sizeof(error), first)) {
+  if (!segment_.Create(options_, ProcessEnvironment, error, sizeof(error)))
     return warn("nccl-exporter: no metrics from this process: %s", error);
-  }
+  NoteJob(request);
+  segment_.Publish();
   communicators_.Open(segment_.slot_count());
   call_clock_.Open(NowNs() - kClockMarginNs);
   pid_ = getpid();

@@ -2,6 +2,7 @@
 #include "plugin/segment/segment.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -76,13 +77,13 @@ bool Segment::Fail(const char* what, const char* where) {
 }
 
 bool Segment::Create(const Options& options, const char* (*get)(const char* name), char* error,
-                     size_t error_size, const FirstCommunicator& first) {
+                     size_t error_size) {
   error_ = error;
   error_size_ = error_size;
   if (!OpenDirectory(options)) return Abandon(), false;
   RemoveDeadSegments(directory_, options.retention_ns);
   if (CreateFile() && SizeAndMap(options.communicators + 1)) {
-    Publish(options, get, first);
+    FillHeader(options, get);
     close(directory_);
     directory_ = -1;
     return true;
@@ -211,8 +212,7 @@ bool Segment::SizeAndMap(uint32_t slots) {
   return Reserve(overflow_slot(), 1) || Fail("no room for segment", path_);
 }
 
-void Segment::Publish(const Options& options, const char* (*get)(const char* name),
-                      const FirstCommunicator& first) {
+void Segment::FillHeader(const Options& options, const char* (*get)(const char* name)) {
   header_->magic = layout::kMagic;
   header_->header_bytes = kHeaderBytes;
   header_->slot_bytes = kSlotBytes;
@@ -222,9 +222,6 @@ void Segment::Publish(const Options& options, const char* (*get)(const char* nam
   header_->start_realtime_ns = ReadClock(CLOCK_REALTIME);
   header_->retention_ns = options.retention_ns;
   WriteProcessIdentity(header_, get, options.labels);
-  StoreRelaxed(header_->rank_numbers_process, first.rank_numbers_process ? 1 : 0);
-  StoreRelaxed(header_->first_communicator, first.id);
-  StoreRelease(header_->version, layout::kVersion);
 }
 
 // A job may have closed every descriptor that it does not know, and ours may be the number of a
@@ -234,9 +231,12 @@ bool Segment::HoldsFile() const {
   return ReadStatus(file_, &status) && status.st_dev == device_ && status.st_ino == inode_;
 }
 
-// The daemon takes the lock for the sign that we live. The kernel drops it whenever the job closes
-// any descriptor of the file: so each new communicator takes it again.
+// The daemon takes the POSIX lock for the sign that we live. The kernel drops it whenever the job
+// closes any descriptor of the file: so each new communicator takes it again. The kernel keeps the
+// lock of flock() for as long as the file is mapped, in us or in a child that we forked:
+// RemoveDeadSegments() goes by it, too.
 bool Segment::Lock() const {
+  flock(file_, LOCK_EX | LOCK_NB);
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "plugin/options.h"
+#include "plugin/segment/atomics.h"
 #include "proto/shm_layout.h"
 
 namespace nccl_exporter::plugin {
@@ -15,31 +16,29 @@ namespace nccl_exporter::plugin {
 // Removes segments that dead processes of this user left in a directory: where no daemon may do it,
 // they would fill the memory of the node. At init only.
 //
-// Removed is a regular file of our own user, with the name of a segment, whose lock nobody holds,
-// and which shows no sign of life for as long as its writer wanted it kept (retention_ns): by then
-// a daemon has served it for that time, or holds it open. Links, pipes and the like are not opened.
-// A close of any descriptor of a file drops all locks that the process holds on it, so files that
-// this process maps are left alone: they may be segments of another copy of the plugin.
-// `retention_ns`: for files without a complete header.
+// Removed is a regular file of our own user, with the name of a segment, whose two locks
+// (Segment::Lock) nobody holds. The kernel keeps one of them for as long as the file is mapped, so
+// the file of a living process stays, whatever the process has closed. The first start that finds
+// a dead file makes it read-only. A later one removes it if no system call has changed it since
+// then for as long as its writer wanted it kept (retention_ns): a daemon has served it for that
+// time, or holds it open. Links, pipes and the like are not opened.
+//
+// A close of any descriptor of a file drops the POSIX lock that the process holds on it. So nothing
+// is opened where another copy of the plugin in this process has a segment. `retention_ns`: of
+// files whose writer does not say.
 void RemoveDeadSegments(int directory, uint64_t retention_ns);
 
-// In one start: names that are listed, files that are removed or found to live, and slots of theirs
-// that are read. Some 50 ms at most.
+// In one start: names that are listed, and files that are opened.
 inline constexpr uint32_t kMostListedNames = 4096;
 inline constexpr uint32_t kMostDeadSegments = 64;
-inline constexpr uint32_t kMostDeadSlots = 1024;
-
-// A process, by the communicator for which its segment is created.
-struct FirstCommunicator {
-  bool rank_numbers_process = false;
-  uint64_t id = 0;  // if it has more than one rank
-};
 
 class Segment {
  public:
   // Creates the file. On failure nothing is left behind, and `error` says why in one line.
   bool Create(const Options& options, const char* (*get)(const char* name), char* error,
-              size_t error_size, const FirstCommunicator& first = {});
+              size_t error_size);
+  // Readers take the header for complete from here on.
+  void Publish() { StoreRelease(header_->version, layout::kVersion); }
 
   // Makes every write to the slot and its table of peers safe, marks it as claimed, with this
   // generation, and fills the rest with zeros. False, and the slot is as it was, if the file system
@@ -72,8 +71,7 @@ class Segment {
   // without it.
   bool LeavesRest(size_t bytes) const;
   bool SizeAndMap(uint32_t slots);
-  void Publish(const Options& options, const char* (*get)(const char* name),
-               const FirstCommunicator& first);
+  void FillHeader(const Options& options, const char* (*get)(const char* name));
   void Abandon();
   size_t Bytes() const;  // of the whole file
 

@@ -32,7 +32,11 @@ class SegmentTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
-  bool Create() { return segment_.Create(options_, Nothing, error_, sizeof(error_)); }
+  bool Create() {
+    if (!segment_.Create(options_, Nothing, error_, sizeof(error_))) return false;
+    segment_.Publish();
+    return true;
+  }
   bool AnotherSeesLock() const {
     const pid_t child = fork();
     if (child == 0) {
