@@ -45,7 +45,7 @@ void Process::RefuseChannel(Handle task, uint32_t channel) {
 
 void Process::TraceOperation(Communicator& communicator, uint64_t ticket, Function function,
                              int peer, uint64_t sequence, uint64_t call_ns, uint64_t bytes) {
-  communicator.trace_lanes().caller().Write(trace_ring::MakeOperation(
+  communicator.caller_lane().Write(trace_ring::MakeOperation(
       static_cast<uint64_t>(function), ticket, peer, sequence, call_ns, bytes));
 }
 
@@ -56,7 +56,7 @@ void Process::StampTracedChannel(Handle handle, uint64_t time_ns) {
       communicator->UnstampedStart(handle.Ticket(), handle.Channel());
   communicator->StampChannel(handle.Ticket(), handle.Channel(), time_ns);
   if (!start_ns) return;
-  communicator->trace_lanes().progress().Write(
+  communicator->progress_lane().Write(
       trace_ring::MakeChannel(handle.Channel(), handle.Ticket(), *start_ns, time_ns));
 }
 
@@ -79,7 +79,7 @@ void* Process::StartProxyOperation(void* task, ProxyOperationStart start) {
   const uint64_t ticket = has_ticket ? handle.Ticket() : NetworkTimer::kNoTicket;
   const uint32_t key = network->Start(start.is_send, ticket, handle.StepsFlag());
   if (handle.StepsFlag()) [[unlikely]] {
-    communicator->trace_lanes().progress().Write(trace_ring::MakeNetworkOperation(
+    communicator->progress_lane().Write(trace_ring::MakeNetworkOperation(
         key, start.is_send, has_ticket, ticket, start.channel, start.peer, start.step_bytes));
   }
   const HandleKind kind =

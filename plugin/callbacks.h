@@ -60,7 +60,7 @@ inline void* Process::StartLaunch(void* context) {
   const Handle from = Handle::From(context);
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
-  CheckMask(from.Slot());
+  if (const int* const mask = communicator->OverriddenMask()) NoteMaskOverride(mask);
   if (NetworkTimer* const network = communicator->network()) network->BeginLaunch();
   const bool is_alone = kHasCallEvents && !host_announcements_.ArePossible();
   const uint64_t ticket =
@@ -102,9 +102,8 @@ inline void* Process::StartTask(void* context, OperationStart& start, const Task
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
   if (!DateCall(Handle::From(call), &start)) return from.With(HandleKind::kUnfollowed, 0).Pointer();
-  if (origin.names_communicator && !communicators_.HasIdentity(from.Slot())) {
-    LearnIdentity(from.Slot(), origin.communicator_id, origin.rank);
-  }
+  if (origin.names_communicator && !communicator->HasIdentity())
+    communicator->LearnIdentity(origin.communicator_id, origin.rank);
   const Handle group = Handle::From(launch);
   if (group.Slot() == from.Slot()) {
     const HandleKind kind = communicators_.KindOf(group);

@@ -47,11 +47,10 @@ bool CommunicatorTable::Prepare(Segment& segment, uint32_t slot) {
   return true;
 }
 
-Handle CommunicatorTable::OpenSlot(uint32_t slot, bool has_identity) {
+Handle CommunicatorTable::OpenSlot(uint32_t slot) {
   const uint64_t generation = NextGeneration(slot);
   const Handle context = Handle::Of(Salt(), HandleKind::kContext, slot, generation);
   StoreRelaxed(generations_[slot], generation);
-  StoreRelaxed(has_identity_[slot], has_identity ? 1 : 0);
   StoreRelease(contexts_[slot], context.bits);
   return context;
 }

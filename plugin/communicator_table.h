@@ -44,7 +44,7 @@ class CommunicatorTable {
   bool Prepare(Segment& segment, uint32_t slot);
   uint64_t NextGeneration(uint32_t slot) const { return LoadRelaxed(generations_[slot]) + 1; }
   // The slot's communicator has been opened: callbacks find it by the context that is returned.
-  Handle OpenSlot(uint32_t slot, bool has_identity);
+  Handle OpenSlot(uint32_t slot);
   void CloseSlot(uint32_t slot) { StoreRelease(contexts_[slot], 0); }
   // It has been finalized: its slot may be claimed again. Returns its generation.
   uint64_t NoteFinalized(uint32_t slot, uint64_t now_ns) {
@@ -90,12 +90,12 @@ class CommunicatorTable {
     return IsOverflow(context.Slot()) ? static_cast<uint32_t>(context.Ticket())
                                       : communicator.recorder().ranks();
   }
-
-  // API v1 to v3 learn id and rank from a communicator's first operation.
-  bool HasIdentity(uint32_t slot) const { return LoadRelaxed(has_identity_[slot]) != 0; }
-  // True for the one thread that then stores them. Never for the shared slot.
-  bool TakeIdentity(uint32_t slot) {
-    return !IsOverflow(slot) && CompareExchange(has_identity_[slot], 0, 1);
+  // Visits the communicators that have, or had, a slot of their own.
+  template <typename Visit>
+  void ForEach(const Visit& visit) const {
+    for (uint32_t slot = 0; slot < overflow_slot(); ++slot) {
+      if (Communicator* const communicator = InSlot(slot)) visit(*communicator);
+    }
   }
 
  private:
@@ -112,7 +112,6 @@ class CommunicatorTable {
   std::array<AtomicU64, Handle::kMaxSlots> generations_;  // of each slot so far
   // CLOCK_MONOTONIC of the last finalize; under the lock.
   std::array<uint64_t, Handle::kMaxSlots> closed_ns_;
-  std::array<AtomicU64, Handle::kMaxSlots> has_identity_;
   std::array<std::atomic<Communicator*>, Handle::kMaxSlots> communicators_;
 };
 

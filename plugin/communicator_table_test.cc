@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 
 namespace nccl_exporter::plugin {
@@ -39,7 +40,7 @@ class CommunicatorTableTest : public testing::Test {
   Handle OpenIn(uint32_t slot) {
     Loss why{};
     EXPECT_EQ(Claim(&why), slot);
-    return table_->OpenSlot(slot, true);
+    return table_->OpenSlot(slot);
   }
   void Close(uint32_t slot, uint64_t closed_ns) {
     table_->CloseSlot(slot);
@@ -151,15 +152,11 @@ TEST_F(CommunicatorTableTest, FindsNothingInAForkedChild) {
   EXPECT_EQ(cleared->OwnerOf(Handle::Of(0, HandleKind::kOperation, 0, 1)), nullptr);
 }
 
-TEST_F(CommunicatorTableTest, LetsOneThreadStoreAnIdentityThatIsNotKnown) {
-  Loss why{};
-  ASSERT_EQ(Claim(&why), 0u);
-  table_->OpenSlot(0, false);
-  EXPECT_FALSE(table_->HasIdentity(0));
-  EXPECT_TRUE(table_->TakeIdentity(0));
-  EXPECT_FALSE(table_->TakeIdentity(0));
-  EXPECT_TRUE(table_->HasIdentity(0));
-  EXPECT_FALSE(table_->TakeIdentity(kOverflow)) << "several communicators share it";
+TEST_F(CommunicatorTableTest, VisitsTheCommunicatorsWithASlotOfTheirOwn) {
+  OpenIn(0);
+  std::set<const Communicator*> visited;
+  table_->ForEach([&](const Communicator& communicator) { visited.insert(&communicator); });
+  EXPECT_EQ(visited, std::set<const Communicator*>{table_->InSlot(0)});
 }
 
 }  // namespace

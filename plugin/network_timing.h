@@ -34,7 +34,7 @@ class NetworkTiming {
     NetworkTimer* const timer = communicator.network_room();
     if (timer == nullptr) return;
     windows->Join();
-    timer->Open(slot, header, windows, &communicator.trace_lanes().progress());
+    timer->Open(slot, header, windows, &communicator.progress_lane());
     communicator.SetNetwork(timer);
   }
   // It is finalized.

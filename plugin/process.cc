@@ -142,8 +142,8 @@ void Process::OpenOverflow() {
   StoreRelease(slot->state, layout::StateWord(1, layout::SlotState::kLive));
   Communicator* communicator = communicators_.InSlot(overflow);
   communicator->recorder().ShareSlot();
-  communicator->Open({.slot = slot, .header = segment_.header()});
-  communicator->trace_lanes().Open(overflow, 0, &trace_);
+  communicator->Open(
+      {.slot = slot, .header = segment_.header(), .number = overflow, .trace = &trace_});
 }
 
 void Process::Init(const InitRequest& request, void** context, int* mask) {
@@ -158,7 +158,10 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   const bool is_alone = !communicators_.IsOverflow(slot);
   if (!is_alone) CountLoss(why);
   const EventPolicy& policy = decision.policy;
-  const bool is_overridden = mask_watch_.IsOverridden(mask, communicators_.overflow_slot());
+  bool is_overridden = false;
+  communicators_.ForEach([&](const Communicator& communicator) {
+    is_overridden |= communicator.OverriddenMask() == mask;
+  });
   if (is_overridden) NoteMaskOverride(mask);
   if (!is_overridden) __atomic_store_n(mask, policy.mask, __ATOMIC_RELAXED);
   // Before API v4 the number of nodes is not known: such a communicator costs memory only.
@@ -175,9 +178,9 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   }
   *context = OpenSlot(slot, request, decision).Pointer();
   if (is_overridden) {
-    ShowMaskOverride(slot);
+    communicators_.InSlot(slot)->EndKernelTiming();
   } else if (policy.is_mask_watched) {
-    mask_watch_.Begin(slot, mask, policy.mask);
+    communicators_.InSlot(slot)->WatchMask(mask, policy.mask);
   }
 }
 
@@ -245,11 +248,10 @@ Handle Process::OpenSlot(uint32_t index, const InitRequest& request,
   slot->local_rank = static_cast<uint64_t>(numbers.local_rank + 1);
   slot->world_size = static_cast<uint64_t>(numbers.world_size);
 
-  communicators_.InSlot(index)->Open({policy.source, request.rank, RanksIn(request), slot,
-                                      segment_.header(), policy.causes,
-                                      policy.times_are_on_probation});
-  communicators_.InSlot(index)->trace_lanes().Open(index, request.id, &trace_);
-  const Handle context = communicators_.OpenSlot(index, request.is_known);
+  communicators_.InSlot(index)->Open(
+      {policy.source, request.rank, RanksIn(request), slot, segment_.header(), policy.causes,
+       policy.times_are_on_probation, request.id, request.is_known, index, &trace_});
+  const Handle context = communicators_.OpenSlot(index);
   StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kLive));
   return context;
 }
@@ -278,7 +280,7 @@ void Process::Finalize(void* context) {
   Communicator* communicator = communicators_.Find(handle);
   if (communicator == nullptr) return CountLoss(Loss::kUnknownContext);
   communicators_.CloseSlot(index);
-  mask_watch_.End(index);
+  communicator->WatchMask(nullptr, 0);
   communicator->Finalize();
   NetworkTiming::Leave(*communicator);
   const uint64_t now_ns = NowNs();
@@ -293,46 +295,20 @@ void Process::CountLoss(Loss loss) {
     AddRelaxed(segment_.header()->losses[static_cast<uint8_t>(loss)], 1);
 }
 
-// Before API v4 the communicator is not known at init: its first event identifies it, once.
-void Process::LearnIdentity(uint32_t index, uint64_t communicator_id, int rank) {
-  if (!communicators_.TakeIdentity(index)) return;
-  communicators_.InSlot(index)->LearnRank(rank);
-  communicators_.InSlot(index)->trace_lanes().LearnIdentity(communicator_id);
-  layout::CommunicatorSlot* slot = segment_.slot(index);
-  StoreRelaxed(slot->communicator_id, communicator_id);
-  StoreRelaxed(slot->rank, static_cast<uint64_t>(rank));
-  StoreRelease(slot->has_identity, 1);
-}
-
 // Windows of network timing open before the operation's own is decided.
 uint64_t Process::ConsiderTrace(uint64_t call_ns, Communicator& communicator) {
   if (const std::optional<uint64_t> until_realtime_ns = trace_.Take(call_ns))
     network_timing_.KeepOpen(*until_realtime_ns);
-  const uint64_t id = communicator.trace_lanes().communicator_id();
-  switch (trace_.LevelOf(call_ns, id)) {
-    case trace_ring::Level::kChannels:
-      return Handle::kChannelsFlag;
-    case trace_ring::Level::kSteps:
-      return Handle::kChannelsFlag | Handle::kStepsFlag;
-    case trace_ring::Level::kNone:
-      break;
-  }
-  return 0;
+  const trace_ring::Level level = trace_.LevelOf(call_ns, communicator.id());
+  if (level == trace_ring::Level::kNone) return 0;
+  return Handle::kChannelsFlag | (level == trace_ring::Level::kSteps ? Handle::kStepsFlag : 0);
 }
 
 void Process::NoteMaskOverride(const int* mask) {
   host_announcements_.SetPossible();
-  for (uint32_t slot = 0; slot < communicators_.overflow_slot(); ++slot) {
-    if (!mask_watch_.IsWatched(slot, mask)) continue;
-    mask_watch_.End(slot);
-    ShowMaskOverride(slot);
-  }
-}
-
-void Process::ShowMaskOverride(uint32_t slot) {
-  communicators_.InSlot(slot)->EndKernelTiming();
-  StoreRelease(segment_.slot(slot)->timing_reason,
-               static_cast<uint64_t>(TimingReason::kMaskOverride));
+  communicators_.ForEach([mask](Communicator& communicator) {
+    if (communicator.WatchesMask(mask)) communicator.EndKernelTiming();
+  });
 }
 
 }  // namespace nccl_exporter::plugin

@@ -20,7 +20,6 @@
 #include "plugin/captures.h"
 #include "plugin/communicator_table.h"
 #include "plugin/identity/gpu_identity.h"
-#include "plugin/mask_watch.h"
 #include "plugin/nccl/event_policy.h"
 #include "plugin/nccl/operation_start.h"
 #include "plugin/nccl/profiler_abi.h"
@@ -140,12 +139,6 @@ class Process {
     return ConsiderTrace(call_ns, communicator);
   }
   void CountLoss(Loss loss);
-  [[gnu::cold]] void LearnIdentity(uint32_t slot, uint64_t communicator_id, int rank);
-  // Ends kernel timing where another program has changed the mask, once for each change: NCCL's
-  // host has stopped or begun to count.
-  void CheckMask(uint32_t slot) {
-    if (const int* mask = mask_watch_.Overridden(slot)) NoteMaskOverride(mask);
-  }
 
   enum class Mode : uint8_t { kNotStarted = 0, kRunning, kOff };
 
@@ -161,8 +154,9 @@ class Process {
   void NoteGpu(const GpuIdentity& gpu);
 
   [[gnu::cold, gnu::noinline]] uint64_t ConsiderTrace(uint64_t call_ns, Communicator& communicator);
+  // Ends kernel timing where another program has changed the mask, once for each change: NCCL's
+  // host has stopped or begun to count.
   [[gnu::cold]] void NoteMaskOverride(const int* mask);
-  void ShowMaskOverride(uint32_t slot);
 
   static std::atomic<Process*> instance_;
 
@@ -171,7 +165,6 @@ class Process {
   CallClock call_clock_;
   CapturingThreads capturing_threads_;
   HostAnnouncements host_announcements_;
-  MaskWatch mask_watch_;
   NetworkTiming network_timing_;  // under the lock, but for windows that a trace keeps open
   Segment segment_;
   TraceSession trace_;

@@ -38,17 +38,53 @@ class Communicator : public PartTracker {
  public:
   // Under the process's lock, while no event can carry the new context yet.
   void Open(const CommunicatorSetup& setup) {
+    StoreRelaxed(id_, setup.id);
     StoreRelaxed(rank_, setup.rank);
+    StoreRelaxed(has_identity_, setup.has_identity);
     PartTracker::Open(setup);
     Zero(announced_ns_, calls_are_announced_);
     drift_watch_.Open(setup.causes);
+    caller_lane_.Open(setup.number, trace_ring::Role::kCaller, setup.trace);
+    progress_lane_.Open(setup.number, trace_ring::Role::kProgress, setup.trace);
   }
 
-  // Another program changed NCCL's mask: kernel times are not believed from here on.
-  void EndKernelTiming() {
-    if (ReadsKernels()) BeginDrift(0, DriftCause::kMaskOverride);
+  // NCCL's event mask, watched against a change by another program: its RAS client can, from 2.31
+  // on. The copy of libnccl that has the mask may be unloaded after its last communicator was
+  // finalized. The watch ends at finalize, and no callback of a communicator comes after it.
+  // Under the process's lock. nullptr: not watched.
+  void WatchMask(const int* mask, int stored) {
+    StoreRelaxed(stored_mask_, stored);
+    StoreRelaxed(mask_, mask);
   }
-  void LearnRank(int rank) { StoreRelaxed(rank_, rank); }
+  bool WatchesMask(const int* mask) const { return LoadRelaxed(mask_) == mask; }
+  // The mask that is watched, if another program has changed it; else nullptr.
+  const int* OverriddenMask() const {
+    constexpr int kNetworkBit = 16;  // ProxyStep: our own (network_windows.h)
+    const int* const mask = LoadRelaxed(mask_);
+    if (mask == nullptr) return nullptr;
+    const int present = __atomic_load_n(mask, __ATOMIC_RELAXED) & ~kNetworkBit;
+    return present == LoadRelaxed(stored_mask_) ? nullptr : mask;
+  }
+  // Another program changed the mask: kernel times are not believed from here on.
+  void EndKernelTiming() {
+    WatchMask(nullptr, 0);
+    if (ReadsKernels()) BeginDrift(0, DriftCause::kMaskOverride);
+    StoreRelease(recorder().slot()->timing_reason,
+                 static_cast<uint64_t>(TimingReason::kMaskOverride));
+  }
+
+  bool HasIdentity() const { return LoadRelaxed(has_identity_); }
+  // From its first operation, once.
+  [[gnu::cold]] void LearnIdentity(uint64_t id, int rank) {
+    if (has_identity_.exchange(true, std::memory_order_relaxed)) return;
+    StoreRelaxed(id_, id);
+    StoreRelaxed(rank_, rank);
+    layout::CommunicatorSlot& slot = *recorder().slot();
+    StoreRelaxed(slot.communicator_id, id);
+    StoreRelaxed(slot.rank, static_cast<uint64_t>(rank));
+    StoreRelease(slot.has_identity, 1);
+  }
+  uint64_t id() const { return LoadRelaxed(id_); }
   int rank() const { return LoadRelaxed(rank_); }
 
   // A call of the API.
@@ -64,7 +100,8 @@ class Communicator : public PartTracker {
   // Counts the operation; returns its ticket, or 0 when it is not followed.
   uint64_t StartOperation(const OperationStart& start);
 
-  TraceLanes& trace_lanes() { return trace_lanes_; }
+  TraceLane& caller_lane() { return caller_lane_; }      // of threads that announce operations
+  TraceLane& progress_lane() { return progress_lane_; }  // of threads that report their parts
 
   // Times the steps of its proxy operations, apart from all the above; nullptr: they are not timed.
   // Set under the process's lock.
@@ -83,7 +120,7 @@ class Communicator : public PartTracker {
   void JoinLaunch(Operation& operation, uint64_t ticket, uint64_t launch_ticket);
   [[gnu::cold, gnu::noinline]] void CountUnfollowed(Function function, uint64_t launch_ticket,
                                                     bool is_followed, bool had_lock) {
-    if (!had_lock) AddRelaxed(uncompared_items(), 1);  // it has no ticket
+    if (!had_lock) AddRelaxed(uncompared_items_, 1);  // it has no ticket
     if (is_followed) {
       recorder().CountLoss(had_lock ? Loss::kInFlightFull : Loss::kConcurrentStart);
       RejectLaunch(launch_ticket, Loss::kLaunchMemberUntimed);
@@ -103,10 +140,15 @@ class Communicator : public PartTracker {
   AtomicU64 next_launch_{0};
   // CLOCK_MONOTONIC of the latest operation's start event, if its call is not known.
   AtomicU64 announced_ns_{0};
+  std::atomic<const int*> mask_{nullptr};
+  std::atomic<int> stored_mask_{0};
   std::atomic<int> rank_{-1};
+  AtomicU64 id_{0};
+  std::atomic<bool> has_identity_{true};
   std::atomic<NetworkTimer*> network_{nullptr};
   NetworkTimer* network_room_ = nullptr;
-  TraceLanes trace_lanes_;
+  TraceLane caller_lane_;
+  TraceLane progress_lane_;
 };
 
 inline uint64_t Communicator::OpenLaunch(bool is_alone) {
@@ -153,7 +195,6 @@ inline uint64_t Communicator::TakeEntry(const OperationStart& start, uint32_t fi
   StoreRelaxed(operation.sequence, start.sequence);
   StoreRelaxed(operation.channels, start.channels);
   StoreRelaxed(operation.function, start.function);
-  StoreRelaxed(operation.owner_lane, start.function == Function::kRecv ? Handle::kMaxChannels : 0);
   StoreRelaxed(operation.call_is_bound, start.call_is_bound);
   StoreRelaxed(operation.channels_are_exact, start.channels_are_exact &&
                                                  source() != TimingSource::kProxy &&

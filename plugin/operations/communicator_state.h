@@ -17,6 +17,8 @@
 
 namespace nccl_exporter::plugin {
 
+class TraceSession;
+
 // A communicator, as it is when it is opened.
 struct CommunicatorSetup {
   TimingSource source = TimingSource::kNone;  // kNone: operations are counted and not followed
@@ -28,6 +30,10 @@ struct CommunicatorSetup {
   // The release is not known: kernel times are held until kProbationLaunches launches agree with
   // the CPU's interval.
   bool times_are_on_probation = false;
+  uint64_t id = 0;
+  bool has_identity = true;       // false: id and rank come with the first operation (API v1 to v3)
+  uint32_t number = 0;            // of the slot
+  TraceSession* trace = nullptr;  // the same for all
 };
 
 class CommunicatorState {
@@ -41,8 +47,6 @@ class CommunicatorState {
 
   Recorder& recorder() { return recorder_; }
   WorkItems& work_items() { return work_items_; }
-  // Work items whose times were not compared with those of the launches around them.
-  AtomicU64& uncompared_items() { return uncompared_items_; }
 
   TimingSource source() const { return LoadRelaxed(source_); }
   bool ReadsKernels() const {
@@ -70,32 +74,26 @@ class CommunicatorState {
 
   Operation& At(uint64_t ticket) { return operations_[ticket % kOperationEntries]; }
   Launch& LaunchAt(uint64_t ticket) { return launches_[ticket % kLaunchEntries]; }
-  std::array<Operation, kOperationEntries>& operations() { return operations_; }
-  std::array<Launch, kLaunchEntries>& launches() { return launches_; }
-  // Ticket: no operation that is followed has a lower one. By threads that complete operations.
-  AtomicU64& oldest() { return oldest_; }
-  const AtomicU64& oldest() const { return oldest_; }
+
+ protected:
   // The operation that last reported on a channel, by its order: NCCL completes the operations of a
   // channel in order, receives apart from everything else.
   AtomicU64& OwnerOf(const Operation& operation, uint32_t channel) {
-    return channel_owners_[LoadRelaxed(operation.owner_lane) + channel];
-  }
-
-  // Whether nothing may ever be reported on an operation, because it does not cross the network.
-  bool MayHaveNoParts(const Operation& operation) const {
-    return source() == TimingSource::kProxy || LoadRelaxed(operation.is_untimed);
+    const bool receives = LoadRelaxed(operation.function) == Function::kRecv;
+    return channel_owners_[(receives ? Handle::kMaxChannels : 0) + channel];
   }
   [[gnu::cold]] void CountStray(uint64_t state, uint64_t abbreviated) {
     const bool is_known = (TicketOf(state) & Handle::kTicketMask) == abbreviated;
     recorder_.CountLoss(is_known ? Loss::kAfterCompletion : Loss::kStaleHandle);
   }
 
- private:
   std::atomic<TimingSource> source_{TimingSource::kNone};
   std::atomic<bool> is_drifting_{false};  // untimed for good, from some operation on
   Recorder recorder_;
   WorkItems work_items_;
+  // Work items whose times were not compared with those of the launches around them.
   alignas(64) AtomicU64 uncompared_items_{0};
+  // Ticket: no operation that is followed has a lower one. By threads that complete operations.
   AtomicU64 oldest_{1};
   alignas(64) std::array<AtomicU64, 2 * Handle::kMaxChannels> channel_owners_{};
   std::array<Operation, kOperationEntries> operations_;

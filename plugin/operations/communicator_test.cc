@@ -310,5 +310,21 @@ TEST_F(CommunicatorTest, KeepsTheRingOfRecentCompletionsInOrder) {
   }
 }
 
+TEST_F(CommunicatorTest, LearnsAnIdentityThatIsNotKnownOnce) {
+  communicator_->Open({.source = TimingSource::kProxy,
+                       .slot = slot_.get(),
+                       .header = header_.get(),
+                       .has_identity = false});
+  EXPECT_FALSE(communicator_->HasIdentity());
+  communicator_->LearnIdentity(0xab, 3);
+  communicator_->LearnIdentity(0xcd, 4);
+  EXPECT_TRUE(communicator_->HasIdentity());
+  EXPECT_EQ(communicator_->id(), 0xabu);
+  EXPECT_EQ(communicator_->rank(), 3);
+  EXPECT_EQ(slot_->communicator_id, 0xabu);
+  EXPECT_EQ(slot_->rank, 3u);
+  EXPECT_EQ(slot_->has_identity, 1u);
+}
+
 }  // namespace
 }  // namespace nccl_exporter::plugin

@@ -1,18 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
-// Record of one launch while it is judged: its members, what they say of its time, and what was
-// decided. The thread that ends the last member of the launch, on its stack.
+// Record of one launch while it is judged: its members, what they say of its time, the share of
+// each in it (proto/README.md, rule 5), and what was decided. The thread that ends the last member
+// of the launch, on its stack.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "plugin/operations/communicator_state.h"
-#include "plugin/operations/launch_share.h"
 #include "plugin/operations/operation.h"
 #include "plugin/timing/timestamp_check.h"
+#include "plugin/timing/work_items.h"
+#include "proto/buckets.h"
+#include "proto/collective.h"
 #include "proto/loss.h"
 
 namespace nccl_exporter::plugin {
+
+// Part of a launch. Collectives, sends and receives are timed apart: a send and a receive run at
+// the same time.
+struct LaunchShare {
+  uint64_t start_ns = ~uint64_t{0};
+  uint64_t stop_ns = 0;  // 0: no operation has an interval
+  uint128_t weight = 0;
+  uint64_t good = 0;  // operations with good time stamps of their own
+  bool is_rejected = false;
+
+  static uint64_t WeightOf(uint64_t bytes) { return bytes > 0 ? bytes : 1; }
+  void Add(uint64_t first_ns, uint64_t last_ns, uint64_t bytes) {
+    start_ns = std::min(start_ns, first_ns);
+    stop_ns = std::max(stop_ns, last_ns);
+    weight += WeightOf(bytes);
+  }
+  // Duration of one of the members that were added.
+  uint64_t DurationNs(uint64_t bytes) const {
+    const uint64_t span_ns = stop_ns > start_ns ? stop_ns - start_ns : 0;
+    return weight <= WeightOf(bytes)
+               ? span_ns
+               : static_cast<uint64_t>(uint128_t{span_ns} * WeightOf(bytes) / weight);
+  }
+};
+inline constexpr size_t kLaunchParts = 3;
+
+// Counter of operations for each of 64 channels, of which the highest is asked for.
+// The counters lie across words: word i holds bit i of all 64 counters.
+class MostOnAChannel {
+ public:
+  // An operation that ran on these channels, one bit each.
+  void Add(uint64_t channels) {
+    for (uint64_t& bit : bits_) {
+      const uint64_t carry = bit & channels;
+      bit ^= channels;
+      channels = carry;
+    }
+    overflown_ |= channels;
+  }
+  // The most operations that one channel has; no more than 2^kBits.
+  uint64_t Count() const {
+    if (overflown_ != 0) return uint64_t{1} << kBits;
+    uint64_t count = 0;
+    // The channels that have the most, by the bits that have been looked at.
+    uint64_t most = ~uint64_t{0};
+    for (int i = kBits; i-- > 0;) {
+      if ((bits_[i] & most) == 0) continue;
+      most &= bits_[i];
+      count |= uint64_t{1} << i;
+    }
+    return count;
+  }
+
+ private:
+  static constexpr int kBits = 7;
+  static_assert(uint64_t{1} << kBits > WorkItems::kRingEntries);
+  uint64_t bits_[kBits]{};
+  uint64_t overflown_ = 0;
+};
 
 // Whether the times of a launch are recorded.
 enum class Belief : uint8_t { kNo, kLater, kYes };
@@ -24,14 +87,10 @@ struct LaunchRecord {
   const Launch* const launch;  // nullptr: one operation that belongs to none
   const uint64_t now_ns;
   LaunchTimes times{.start_ns = ~uint64_t{0}};
-  LaunchShare shares[kLaunchParts];
+  LaunchShare shares[kLaunchParts]{};
   uint64_t carried = 0;  // operations without parts of their own
   Belief belief = Belief::kNo;
   uint64_t uncompared_before = 0;  // of uncompared_items, when the first item of the launch ran
-
-  LaunchRecord(CommunicatorState& of, uint64_t last, uint64_t count, const Launch* whole,
-               uint64_t now)
-      : state(of), last_member(last), members(count), launch(whole), now_ns(now) {}
 
   // Why the whole launch was rejected before its times were known, as 1 + Loss; 0: it was not.
   uint64_t rejection() const { return launch != nullptr ? LoadRelaxed(launch->rejection) : 0; }
@@ -51,19 +110,18 @@ struct LaunchRecord {
   // other parts are counted as untimed members.
   uint64_t CountGood() {
     uint64_t good = 0;
-    for (int part = 0; part < parts(); ++part) {
-      const LaunchShare& share = shares[part];
-      if (!share.is_rejected()) {
-        good += share.good();
-      } else if (share.good() != 0) {
-        state.recorder().CountLosses(Loss::kLaunchMemberUntimed, share.good());
+    for (const LaunchShare& share : shares) {
+      if (!share.is_rejected) {
+        good += share.good;
+      } else if (share.good != 0) {
+        state.recorder().CountLosses(Loss::kLaunchMemberUntimed, share.good);
       }
     }
     return good;
   }
 
   bool IsTimed(const Operation& operation, uint64_t ticket) const {
-    if (belief == Belief::kNo || shares[PartOf(operation)].is_rejected()) return false;
+    if (belief == Belief::kNo || shares[PartOf(operation)].is_rejected) return false;
     return IsCarried(operation) || HasInterval(operation, ticket);
   }
   Completion TimesOf(const Operation& operation) const {
@@ -76,13 +134,13 @@ struct LaunchRecord {
             .duration_ns = share.DurationNs(bytes),
             .sequence = LoadRelaxed(operation.sequence),
             .call_ns = LoadRelaxed(operation.call_ns),
-            .start_ns = is_carried ? share.start_ns() : LoadRelaxed(operation.first_start_ns),
-            .stop_ns = is_carried ? share.stop_ns() : LoadRelaxed(operation.last_stop_ns),
+            .start_ns = is_carried ? share.start_ns : LoadRelaxed(operation.first_start_ns),
+            .stop_ns = is_carried ? share.stop_ns : LoadRelaxed(operation.last_stop_ns),
             .now_ns = now_ns};
   }
   // Whether the operation has the time of its launch, and no parts of its own.
   bool IsCarried(const Operation& operation) const {
-    return LoadRelaxed(operation.is_carried) && shares[PartOf(operation)].has_interval();
+    return LoadRelaxed(operation.is_carried) && shares[PartOf(operation)].stop_ns != 0;
   }
 
   // From the last to the first. Bounded by the number of members that joined.
@@ -104,11 +162,11 @@ struct LaunchRecord {
       is_covered = GatherInterval(operation, share);
       share.Add(LoadRelaxed(operation.first_start_ns), LoadRelaxed(operation.last_stop_ns), bytes);
     } else if (LoadRelaxed(operation.is_carried)) {
-      share.AddCarried(bytes);
+      share.weight += LaunchShare::WeightOf(bytes);
       ++carried;
       is_covered = true;
     } else if (LoadRelaxed(operation.is_given_up)) {
-      share.Reject();
+      share.is_rejected = true;
     }
     if (!is_covered) ++times.incomplete;
     times.first_ticket = ticket;
@@ -119,10 +177,10 @@ struct LaunchRecord {
   bool GatherInterval(const Operation& operation, LaunchShare& share) {
     if (const uint8_t rejection = RejectionOf(operation); rejection != 0) {
       state.recorder().CountLoss(static_cast<Loss>(rejection - 1));
-      share.Reject();
+      share.is_rejected = true;
       return false;
     }
-    share.CountGood();
+    ++share.good;
     Cover(operation);
     // A channel had stopped before another one started.
     times.has_disjoint_channels = members == 1 && LoadRelaxed(operation.soonest_stop_ns) <
@@ -150,8 +208,9 @@ struct LaunchRecord {
   // Operations without parts of their own are timed if the one that carries them is.
   void CarryTimes() {
     if (carried == 0) return;
-    LaunchShare& share = shares[members == 1 ? 0 : static_cast<size_t>(LaunchPart::kCollectives)];
-    share.has_interval() ? share.CountGood(carried) : share.Reject();
+    LaunchShare& share = shares[0];  // of the collectives
+    if (share.stop_ns == 0) share.is_rejected = true;
+    share.good += share.stop_ns != 0 ? carried : 0;
   }
 
   // Proxy operations do not show how long an operation took: they begin when the host hands them
@@ -170,16 +229,17 @@ struct LaunchRecord {
     if (LoadRelaxed(operation.stamped) != LoadRelaxed(operation.seen))
       return 1 + static_cast<uint8_t>(Loss::kMissingTimestamp);
     // The channels that lack may have begun earlier, or ended later.
-    const bool lacks_channels =
-        LoadRelaxed(operation.channels_are_exact) && LoadRelaxed(operation.lacks_channels);
+    const bool lacks_channels = LoadRelaxed(operation.channels_are_exact) &&
+                                static_cast<uint32_t>(std::popcount(LoadRelaxed(operation.seen))) <
+                                    LoadRelaxed(operation.channels);
     return lacks_channels ? 1 + static_cast<uint8_t>(Loss::kChannelsMissing) : 0;
   }
 
-  // A launch has up to three parts; a launch of one operation has one.
-  int parts() const { return members == 1 ? 1 : kLaunchParts; }
+  // An operation that is alone is in the first part.
   size_t PartOf(const Operation& operation) const {
-    if (members == 1) return 0;
-    return static_cast<size_t>(LaunchPartOf(LoadRelaxed(operation.function)));
+    const Function function = LoadRelaxed(operation.function);
+    if (members == 1 || !TraitsOf(function).is_point_to_point) return 0;
+    return function == Function::kSend ? 1 : 2;
   }
 };
 

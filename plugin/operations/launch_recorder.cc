@@ -38,18 +38,12 @@ void LaunchRecorder::Record(Launch& launch, uint64_t now_ns) {
   StoreRelease(launch.ticket, 0);
 }
 
-void LaunchRecorder::RecordAlone(Operation& operation, uint64_t ticket, uint64_t now_ns) {
-  StoreRelaxed(operation.previous_member, 0);
-  RecordMembers(ticket, 1, nullptr, now_ns);
-}
-
-// Records all members of a launch, whose times depend on each other, and frees their entries.
 [[gnu::flatten]] void LaunchRecorder::RecordMembers(uint64_t last_member, uint64_t members,
                                                     const Launch* launch, uint64_t now_ns) {
   {
     // First: its locked instruction waits until all stores before it are visible.
     const TryLock lock{&is_recording_};
-    LaunchRecord record(*this, last_member, members, launch, now_ns);
+    LaunchRecord record{*this, last_member, members, launch, now_ns};
     RecordUnder(lock, record);
     const uint64_t unfollowed_until = LoadAcquire(unfollowed_until_);
     if (lock && unfollowed_until != 0 && last_member > unfollowed_until)

@@ -43,8 +43,9 @@ class LaunchRecorder : public CommunicatorState {
 
   // A launch that is closed and whose members are all done. `now_ns` 0: not read yet.
   void Record(Launch& launch, uint64_t now_ns);
-  // An operation that is done and belongs to no launch.
-  void RecordAlone(Operation& operation, uint64_t ticket, uint64_t now_ns);
+  // Records all members of a launch, whose times depend on each other, and frees their entries.
+  // `launch` nullptr: one operation that belongs to none.
+  void RecordMembers(uint64_t last_member, uint64_t members, const Launch* launch, uint64_t now_ns);
 
   // An operation was started and is not followed: it is over when one with a higher ticket is. By
   // any thread. The ticket is only raised, for a thread that was interrupted has an old one. The
@@ -65,7 +66,8 @@ class LaunchRecorder : public CommunicatorState {
   bool DatesStarts() const { return LoadRelaxed(dates_starts_); }
 
  private:
-  void RecordMembers(uint64_t last_member, uint64_t members, const Launch* launch, uint64_t now_ns);
+  friend class CommunicatorPeer;  // of the tests: a thread between two steps
+
   void RecordUnder(const TryLock& lock, LaunchRecord& record);
   Belief BeliefIn(const TryLock& lock, LaunchRecord& record, uint64_t good);
   void RecordMember(const TryLock& lock, const LaunchRecord& record, const Operation& operation,
@@ -90,7 +92,7 @@ class LaunchRecorder : public CommunicatorState {
   uint64_t EarlierInFlightNs(uint64_t ticket);
   [[gnu::cold]] void BeginContradiction();
 
-  // Whether the release is unknown, and its times have not yet agreed with the CPU's often enough.
+  // The release is unknown, and its times have not yet agreed with the CPU's often enough.
   bool IsOnProbation() const { return LoadRelaxed(probation_left_) != 0; }
   void AdvanceProbation();
   // Why times are dropped that were not shown to be their own.
@@ -127,7 +129,7 @@ inline Belief LaunchRecorder::Judge(LaunchRecord& record, uint64_t good) {
     return Belief::kNo;
   }
   StoreRelaxed(dates_starts_, !verdict.is_own);  // for patience, which counts only then
-  const uint64_t uncompared = LoadRelaxed(uncompared_items());
+  const uint64_t uncompared = LoadRelaxed(uncompared_items_);
   record.uncompared_before = uncompared + 1 - times.items;
   if (verdict.is_own) AdvanceProbation();
   if (IsOnProbation()) return Belief::kLater;
@@ -142,7 +144,7 @@ inline Verdict LaunchRecorder::Compare(const LaunchTimes& launch) {
   // Those between these two were not followed, not timed, or are not over yet.
   if (timestamp_check_.last_ticket() != before && launch.first_ticket > before) {
     const uint64_t uncompared = launch.first_ticket - before - 1 + launch.incomplete;
-    if (uncompared != 0) AddRelaxed(uncompared_items(), uncompared);
+    if (uncompared != 0) AddRelaxed(uncompared_items_, uncompared);
   }
   return verdict;
 }
@@ -158,7 +160,7 @@ inline void LaunchRecorder::AdvanceProbation() {
 // are their own; 0 if there are none. Those further back have been recorded.
 inline uint64_t LaunchRecorder::EarlierInFlightNs(uint64_t ticket) {
   constexpr uint64_t kMostSteps = 16;
-  const uint64_t first = std::max(LoadRelaxed(oldest()), ticket - std::min(ticket, kMostSteps));
+  const uint64_t first = std::max(LoadRelaxed(oldest_), ticket - std::min(ticket, kMostSteps));
   uint64_t latest_ns = 0;
   while (ticket-- > first) {
     const Operation& operation = At(ticket);

@@ -6,6 +6,15 @@
 #include <memory>
 
 namespace nccl_exporter::plugin {
+
+// Plays a thread that was interrupted while it judged and recorded a launch.
+class CommunicatorPeer {
+ public:
+  static void HoldRecording(LaunchRecorder& recorder, bool is_held) {
+    recorder.is_recording_.store(is_held);
+  }
+};
+
 namespace {
 
 class LaunchRecorderTest : public testing::Test {
@@ -17,13 +26,13 @@ class LaunchRecorderTest : public testing::Test {
                      .header = header_.get()});
   }
 
-  // An operation with that ticket is started, done and recorded.
-  void Do(uint64_t ticket) {
+  // An operation with that ticket is started, done and handed over; recorded where it `counts`.
+  void Do(uint64_t ticket, bool counts = false) {
     Operation& operation = recorder_->At(ticket);
     operation.function.store(Function::kAllReduce);
-    operation.is_not_recorded.store(true);
+    operation.is_not_recorded.store(!counts);
     StoreRelease(operation.state, PhaseWord(ticket, Phase::kDone));
-    recorder_->RecordAlone(operation, ticket, 1000);
+    recorder_->RecordMembers(ticket, 1, nullptr, 1000);
   }
   uint64_t Completed(Function function) {
     return LoadRelaxed(slot_->functions[static_cast<size_t>(function)].completed);
@@ -54,6 +63,27 @@ TEST_F(LaunchRecorderTest, AnOldTicketThatIsNotedLateEndsNoLaterOperation) {
   Do(21);
   EXPECT_EQ(Completed(Function::kBroadcast), 1u);
   EXPECT_EQ(Completed(Function::kReduce), 1u);
+}
+
+TEST_F(LaunchRecorderTest, AThreadThatMissesTheLockLeavesItsCountToTheNextHolder) {
+  CommunicatorPeer::HoldRecording(*recorder_, true);
+  Do(1, true);
+  Do(2, true);
+  EXPECT_EQ(Completed(Function::kAllReduce), 0u);
+  EXPECT_EQ(recorder_->At(1).state.load(), PhaseWord(1, Phase::kFree)) << "its entry is free";
+  CommunicatorPeer::HoldRecording(*recorder_, false);
+  Do(3, true);
+  EXPECT_EQ(Completed(Function::kAllReduce), 3u);
+  Do(4, true);
+  EXPECT_EQ(Completed(Function::kAllReduce), 4u) << "each was counted once";
+}
+
+TEST_F(LaunchRecorderTest, CountsLeftByAThreadThatMissedTheLockAreAddedAtFinalize) {
+  CommunicatorPeer::HoldRecording(*recorder_, true);
+  Do(1, true);
+  CommunicatorPeer::HoldRecording(*recorder_, false);
+  recorder_->Finalize(false, 1000);
+  EXPECT_EQ(Completed(Function::kAllReduce), 1u);
 }
 
 TEST_F(LaunchRecorderTest, AtFinalizeWhatIsNotFollowedIsOver) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/operations/launch_share.h"
-
 #include <gtest/gtest.h>
+
+#include "plugin/operations/launch_record.h"
 
 namespace nccl_exporter::plugin {
 namespace {

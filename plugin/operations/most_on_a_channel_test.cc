@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <random>
 
-#include "plugin/operations/launch_share.h"
+#include "plugin/operations/launch_record.h"
 
 namespace nccl_exporter::plugin {
 namespace {

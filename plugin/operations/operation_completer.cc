@@ -18,9 +18,7 @@ constexpr uint64_t kLaunchesApart = 64;
 void OperationCompleter::Resolve(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   if (LoadAcquire(operation.state) != PhaseWord(ticket, Phase::kActive)) return;
   const Progress progress = ProgressOf(operation, ticket);
-  // No network.
-  const bool can_have_none = MayHaveNoParts(operation) && progress == Progress::kNoPart;
-  const bool is_over = progress == Progress::kAllStopped || can_have_none;
+  const bool is_over = progress == Progress::kAllStopped || CannotBeSeen(operation, progress);
   is_over ? Finish(operation, ticket, now_ns) : GiveUp(operation, ticket, now_ns);
 }
 
@@ -36,14 +34,14 @@ void OperationCompleter::GiveUp(Operation& operation, uint64_t ticket, uint64_t 
 
 void OperationCompleter::SweepSome(uint64_t now_ns) {
   for (uint64_t step = 0; step < kSweepSteps; ++step) {
-    const uint64_t ticket = LoadRelaxed(oldest());
+    const uint64_t ticket = LoadRelaxed(oldest_);
     if (ticket >= LoadAcquire(latest_)) return;
     Operation& operation = At(ticket);
     if (LoadAcquire(operation.state) == PhaseWord(ticket, Phase::kActive)) {
       if (!IsOvertaken(operation, ticket, now_ns)) return;
       Resolve(operation, ticket, now_ns);
     }
-    StoreRelaxed(oldest(), ticket + 1);
+    StoreRelaxed(oldest_, ticket + 1);
   }
 }
 
@@ -74,11 +72,9 @@ bool OperationCompleter::IsTakenOver(const Operation& operation, uint64_t order)
 void OperationCompleter::Finalize() {
   const uint64_t now_ns = NowNs();
   bool is_all_complete = true;
-  for (Operation& operation :
-       operations()) {  // all of them: the oldest may be older than the ring is long
-    is_all_complete &= FinalizeOperation(operation, now_ns);
-  }
-  for (Launch& launch : launches()) {
+  // All of them: the oldest may be older than the ring is long.
+  for (Operation& operation : operations_) is_all_complete &= FinalizeOperation(operation, now_ns);
+  for (Launch& launch : launches_) {
     if (LoadAcquire(launch.ticket) != 0) Close(launch, now_ns);
   }
   LaunchRecorder::Finalize(is_all_complete, now_ns);
@@ -93,8 +89,7 @@ bool OperationCompleter::FinalizeOperation(Operation& operation, uint64_t now_ns
   const Progress progress = ProgressOf(operation, ticket);
   const bool is_complete = progress == Progress::kAllStopped;
   if (!is_complete) {
-    const bool cannot_be_seen = MayHaveNoParts(operation) && progress == Progress::kNoPart;
-    if (!cannot_be_seen) recorder().CountLoss(Loss::kIncompleteAtFinalize);
+    if (!CannotBeSeen(operation, progress)) recorder().CountLoss(Loss::kIncompleteAtFinalize);
     StoreRelaxed(operation.is_given_up, progress == Progress::kRunning);
     StoreRelaxed(operation.is_not_recorded, true);
   }
@@ -164,11 +159,10 @@ void OperationCompleter::EndIfOver(Launch& launch, uint64_t now_ns) {
 
 void OperationCompleter::EndIfOver(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   const Progress progress = ProgressOf(operation, ticket);
-  const bool cannot_be_seen = MayHaveNoParts(operation) && progress == Progress::kNoPart;
   // Between two of its channels a running operation looks as if it were over.
   const bool is_over =
       progress == Progress::kAllStopped && !LoadRelaxed(operation.channels_are_exact);
-  if (is_over || cannot_be_seen || LoadRelaxed(latest_) > ticket)
+  if (is_over || CannotBeSeen(operation, progress) || LoadRelaxed(latest_) > ticket)
     Resolve(operation, ticket, now_ns);
 }
 

@@ -28,7 +28,7 @@ class OperationCompleter : public LaunchRecorder {
   void Finalize();
 
   void Finish(Operation& operation, uint64_t ticket, uint64_t now_ns);
-  // Ends an operation that is not over: it has no interval.
+  // Ends an operation that is not over.
   void GiveUp(Operation& operation, uint64_t ticket, uint64_t now_ns);
   // No member will join the launch any more. `ticket` as in handles.
   void CloseLaunch(uint64_t ticket);
@@ -39,7 +39,7 @@ class OperationCompleter : public LaunchRecorder {
     StoreRelease(latest_, ticket);
     StoreRelaxed(latest_order_, OrderOf(operation, ticket));
   }
-  bool IsBehind() const { return LoadRelaxed(oldest()) < LoadRelaxed(latest_); }
+  bool IsBehind() const { return LoadRelaxed(oldest_) < LoadRelaxed(latest_); }
   // Ends operations of which no event is expected any more, from the oldest on, some at each event.
   void Sweep(uint64_t now_ns) {
     if (IsBehind()) SweepSome(now_ns);
@@ -53,6 +53,11 @@ class OperationCompleter : public LaunchRecorder {
  private:
   bool TakeDone(Operation& operation, uint64_t ticket);
   void RecordDone(Operation& operation, uint64_t ticket, uint64_t now_ns);
+  // Whether nothing may ever be reported on an operation, because it does not cross the network.
+  bool CannotBeSeen(const Operation& operation, Progress progress) const {
+    return progress == Progress::kNoPart &&
+           (source() == TimingSource::kProxy || LoadRelaxed(operation.is_untimed));
+  }
   void SweepSome(uint64_t now_ns);
   void Resolve(Operation& operation, uint64_t ticket, uint64_t now_ns);
   bool FinalizeOperation(Operation& operation, uint64_t now_ns);
@@ -81,7 +86,7 @@ inline void OperationCompleter::Finish(Operation& operation, uint64_t ticket, ui
 // By the thread that has taken it from Active to Done.
 inline void OperationCompleter::RecordDone(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   const uint64_t launch_ticket = LoadRelaxed(operation.launch);
-  if (launch_ticket == 0) return RecordAlone(operation, ticket, now_ns);
+  if (launch_ticket == 0) return RecordMembers(ticket, 1, nullptr, now_ns);
   Launch& launch = LaunchAt(launch_ticket);
   // Once the launch is closed, only members that are not done change `pending`: the last of them
   // needs no locked instruction.

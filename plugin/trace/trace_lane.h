@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lanes of one communicator: where its records for a request go, a chunk after the other. Any
+// Lane of one communicator: where its records for a request go, a chunk after the other. Any
 // thread, several at a time; no waiting, no allocation, no system call.
 //
 // The lane's word is session, chunk, and offset of the next record in it.
@@ -107,27 +107,6 @@ class alignas(64) TraceLane {
   uint32_t records_to_skip_ = 0;  // under the lock
   trace_ring::Role role_ = trace_ring::Role::kCaller;
   uint32_t slot_ = 0;
-};
-
-class TraceLanes {
- public:
-  // Under the process's lock, while no event can carry the new context yet. A slot's number and the
-  // session are the same at every call.
-  void Open(uint32_t slot, uint64_t communicator_id, TraceSession* session) {
-    StoreRelaxed(communicator_id_, communicator_id);
-    caller_.Open(slot, trace_ring::Role::kCaller, session);
-    progress_.Open(slot, trace_ring::Role::kProgress, session);
-  }
-  void LearnIdentity(uint64_t communicator_id) { StoreRelaxed(communicator_id_, communicator_id); }
-  uint64_t communicator_id() const { return LoadRelaxed(communicator_id_); }
-
-  TraceLane& caller() { return caller_; }      // threads that announce operations
-  TraceLane& progress() { return progress_; }  // threads that report their parts
-
- private:
-  TraceLane caller_;
-  TraceLane progress_;
-  AtomicU64 communicator_id_{0};
 };
 
 }  // namespace nccl_exporter::plugin

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Watch of a communicator over the event mask of its copy of libnccl.
+#include "plugin/testing/communicator_fixture.h"
+
+namespace nccl_exporter::plugin {
+namespace {
+
+constexpr int kStored = 2 | 4 | 64;
+constexpr int kOfSomebodyElse = 1;
+
+class MaskWatchTest : public CommunicatorTest {
+ protected:
+  int mask_ = kStored;
+  int mask_of_other_copy_ = kStored;
+};
+
+TEST_F(MaskWatchTest, ShowsNoMaskThatNobodyHasChanged) {
+  EXPECT_EQ(communicator_->OverriddenMask(), nullptr) << "not watched";
+  communicator_->WatchMask(&mask_, kStored);
+  EXPECT_EQ(communicator_->OverriddenMask(), nullptr);
+}
+
+TEST_F(MaskWatchTest, ShowsAMaskThatSomebodyElseHasChanged) {
+  communicator_->WatchMask(&mask_, kStored);
+  mask_ = kOfSomebodyElse;
+  EXPECT_EQ(communicator_->OverriddenMask(), &mask_);
+  mask_ = kStored;
+  EXPECT_EQ(communicator_->OverriddenMask(), nullptr) << "changed back";
+}
+
+TEST_F(MaskWatchTest, TakesTheBitOfNetworkTimingForItsOwn) {
+  communicator_->WatchMask(&mask_, kStored);
+  mask_ = kStored | 16;
+  EXPECT_EQ(communicator_->OverriddenMask(), nullptr);
+  mask_ = kOfSomebodyElse | 16;
+  EXPECT_EQ(communicator_->OverriddenMask(), &mask_);
+}
+
+TEST_F(MaskWatchTest, KnowsTheMaskOfItsOwnCopyAlone) {
+  communicator_->WatchMask(&mask_, kStored);
+  mask_of_other_copy_ = kOfSomebodyElse;
+  EXPECT_EQ(communicator_->OverriddenMask(), nullptr);
+  EXPECT_TRUE(communicator_->WatchesMask(&mask_));
+  EXPECT_FALSE(communicator_->WatchesMask(&mask_of_other_copy_));
+}
+
+TEST_F(MaskWatchTest, LooksAtNoMaskOnceItsCommunicatorIsFinalized) {
+  communicator_->WatchMask(&mask_, kStored);
+  communicator_->WatchMask(nullptr, 0);
+  mask_ = kOfSomebodyElse;
+  EXPECT_FALSE(communicator_->WatchesMask(&mask_));
+  EXPECT_EQ(communicator_->OverriddenMask(), nullptr);
+}
+
+TEST_F(MaskWatchTest, ShowsAChangeOnceAndSaysWhyKernelTimingHasEnded) {
+  Open(TimingSource::kKernel);
+  communicator_->WatchMask(&mask_, kStored);
+  mask_ = kOfSomebodyElse;
+  communicator_->EndKernelTiming();
+  EXPECT_EQ(communicator_->OverriddenMask(), nullptr);
+  EXPECT_EQ(slot_->timing_reason, static_cast<uint64_t>(TimingReason::kMaskOverride));
+  EXPECT_EQ(slot_->timing_source, static_cast<uint64_t>(TimingSource::kNone));
+}
+
+}  // namespace
+}  // namespace nccl_exporter::plugin
