@@ -33,7 +33,7 @@ struct CommunicatorSetup {
   uint64_t id = 0;
   bool has_identity = true;       // false: id and rank come with the first operation (API v1 to v3)
   uint32_t number = 0;            // of the slot
-  TraceSession* trace = nullptr;  // the same for all
+  TraceSession* trace = nullptr;  // one for all
 };
 
 class CommunicatorState {

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 
 #include "plugin/operations/communicator_state.h"
@@ -87,10 +86,14 @@ struct LaunchRecord {
   const Launch* const launch;  // nullptr: one operation that belongs to none
   const uint64_t now_ns;
   LaunchTimes times{.start_ns = ~uint64_t{0}};
-  LaunchShare shares[kLaunchParts]{};
+  LaunchShare shares[kLaunchParts];
   uint64_t carried = 0;  // operations without parts of their own
   Belief belief = Belief::kNo;
   uint64_t uncompared_before = 0;  // of uncompared_items, when the first item of the launch ran
+
+  LaunchRecord(CommunicatorState& of, uint64_t last, uint64_t count, const Launch* whole,
+               uint64_t now)
+      : state(of), last_member(last), members(count), launch(whole), now_ns(now) {}
 
   // Why the whole launch was rejected before its times were known, as 1 + Loss; 0: it was not.
   uint64_t rejection() const { return launch != nullptr ? LoadRelaxed(launch->rejection) : 0; }
@@ -110,7 +113,8 @@ struct LaunchRecord {
   // other parts are counted as untimed members.
   uint64_t CountGood() {
     uint64_t good = 0;
-    for (const LaunchShare& share : shares) {
+    for (size_t part = 0; part < (members == 1 ? 1 : kLaunchParts); ++part) {
+      const LaunchShare& share = shares[part];
       if (!share.is_rejected) {
         good += share.good;
       } else if (share.good != 0) {
@@ -229,9 +233,8 @@ struct LaunchRecord {
     if (LoadRelaxed(operation.stamped) != LoadRelaxed(operation.seen))
       return 1 + static_cast<uint8_t>(Loss::kMissingTimestamp);
     // The channels that lack may have begun earlier, or ended later.
-    const bool lacks_channels = LoadRelaxed(operation.channels_are_exact) &&
-                                static_cast<uint32_t>(std::popcount(LoadRelaxed(operation.seen))) <
-                                    LoadRelaxed(operation.channels);
+    const bool lacks_channels =
+        LoadRelaxed(operation.channels_are_exact) && LoadRelaxed(operation.lacks_channels);
     return lacks_channels ? 1 + static_cast<uint8_t>(Loss::kChannelsMissing) : 0;
   }
 

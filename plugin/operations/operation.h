@@ -87,9 +87,10 @@ struct alignas(512) Operation {
   AtomicU64 soonest_stop_ns{0};  // of the channels that have one
 
   alignas(64) AtomicU64 latest_start_ns{0};
-  AtomicU64 last_part_ns{0};          // CLOCK_MONOTONIC; 0: not read
-  AtomicU64 first_part_ns{0};         // CLOCK_MONOTONIC; 0: not read
-  std::atomic<uint8_t> rejection{0};  // 1 + Loss of the first implausible time stamp
+  AtomicU64 last_part_ns{0};                // CLOCK_MONOTONIC; 0: not read
+  AtomicU64 first_part_ns{0};               // CLOCK_MONOTONIC; 0: not read
+  std::atomic<bool> lacks_channels{false};  // fewer have been seen than were announced
+  std::atomic<uint8_t> rejection{0};        // 1 + Loss of the first implausible time stamp
   // Low halves of the channels' start times: no channel starts 4 s before another of the same
   // operation.
   std::array<std::atomic<uint32_t>, Handle::kMaxChannels> start_low_ns{};

@@ -52,6 +52,7 @@ void PartTracker::EndChannels(Operation& operation, uint64_t abbreviated) {
   const auto channels = static_cast<uint32_t>(std::popcount(seen));
   const uint32_t announced = LoadRelaxed(operation.channels);
   StoreRelaxed(operation.last_part_ns, now_ns);
+  StoreRelaxed(operation.lacks_channels, channels < announced);
   StoreRelease(operation.stopped, seen);  // last: another thread may end the operation now
   NoteLatest(operation, ticket);
   if (announced != 0 && channels >= announced) {
