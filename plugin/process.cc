@@ -5,6 +5,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -116,7 +117,6 @@ void Process::Start(const InitRequest& request) {
   pid_ = getpid();
   capturing_threads_.Open();
   host_announcements_.Open(ProcessEnvironment("CUDA_LAUNCH_BLOCKING"));
-  network_timing_.Open(options_);
   const TraceFile trace =
       options_.trace ? MakeTraceFile(segment_.header()->start_monotonic_ns) : TraceFile{};
   if (options_.trace && trace.file == nullptr) {
@@ -165,11 +165,11 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   if (is_overridden) NoteMaskOverride(mask);
   if (!is_overridden) __atomic_store_n(mask, policy.mask, __ATOMIC_RELAXED);
   // Before API v4 the number of nodes is not known: such a communicator costs memory only.
-  if (is_alone && policy.may_time_network && request.nodes != 1) {
-    network_timing_.Join(*communicators_.InSlot(slot), mask, policy.mask, segment_.slot(slot),
-                         segment_.header());
+  if (is_alone && policy.may_time_network && request.nodes != 1)
+    JoinNetwork(slot, mask, policy.mask);
+  for (NetworkWindows& windows : network_windows_) {
+    if (windows.Serves(mask)) windows.StoreBit();
   }
-  network_timing_.RestoreBit(mask);
   if (!is_alone) {
     // The context carries the number of ranks, which the shared slot cannot.
     *context =
@@ -268,6 +268,34 @@ void Process::NoteGpu(const GpuIdentity& gpu) {
   }
 }
 
+void Process::JoinNetwork(uint32_t index, int* mask, int own_mask) {
+  if (options_.network_share_ppm == 0) return;
+  const auto find = [this](const auto& fits) {
+    return std::find_if(network_windows_.begin(), network_windows_.end(), fits);
+  };
+  auto windows = find([mask](const NetworkWindows& each) { return each.Serves(mask); });
+  if (windows == network_windows_.end())
+    windows = find([](const NetworkWindows& each) { return !each.IsInUse(); });
+  Communicator& communicator = *communicators_.InSlot(index);
+  if (communicator.network_room() == nullptr)
+    communicator.SetNetworkRoom(MakeMapped<NetworkTimer>());
+  NetworkTimer* const timer = communicator.network_room();
+  if (windows == network_windows_.end() || timer == nullptr) return;
+  if (!windows->IsInUse())
+    windows->Open(mask, own_mask, {options_.network_period_ns, options_.network_share_ppm});
+  windows->Join();
+  timer->Open(segment_.slot(index), segment_.header(), windows, &communicator.progress_lane());
+  communicator.SetNetwork(timer);
+}
+
+void Process::LeaveNetwork(Communicator& communicator) {
+  NetworkTimer* const timer = communicator.network();
+  if (timer == nullptr) return;
+  communicator.SetNetwork(nullptr);
+  timer->Finalize();
+  timer->windows().Leave();
+}
+
 // Handles that NCCL still holds afterwards carry the former generation, and are refused.
 void Process::Finalize(void* context) {
   const Handle handle = Handle::From(context);
@@ -282,7 +310,7 @@ void Process::Finalize(void* context) {
   communicators_.CloseSlot(index);
   communicator->WatchMask(nullptr, 0);
   communicator->Finalize();
-  NetworkTiming::Leave(*communicator);
+  LeaveNetwork(*communicator);
   const uint64_t now_ns = NowNs();
   const uint64_t generation = communicators_.NoteFinalized(index, now_ns);
   layout::CommunicatorSlot* slot = segment_.slot(index);
@@ -297,8 +325,9 @@ void Process::CountLoss(Loss loss) {
 
 // Windows of network timing open before the operation's own is decided.
 uint64_t Process::ConsiderTrace(uint64_t call_ns, Communicator& communicator) {
-  if (const std::optional<uint64_t> until_realtime_ns = trace_.Take(call_ns))
-    network_timing_.KeepOpen(*until_realtime_ns);
+  if (const std::optional<uint64_t> until_realtime_ns = trace_.Take(call_ns)) {
+    for (NetworkWindows& windows : network_windows_) windows.KeepOpen(*until_realtime_ns);
+  }
   const trace_ring::Level level = trace_.LevelOf(call_ns, communicator.id());
   if (level == trace_ring::Level::kNone) return 0;
   return Handle::kChannelsFlag | (level == trace_ring::Level::kSteps ? Handle::kStepsFlag : 0);

@@ -23,7 +23,8 @@
 #include "plugin/nccl/event_policy.h"
 #include "plugin/nccl/operation_start.h"
 #include "plugin/nccl/profiler_abi.h"
-#include "plugin/network_timing.h"
+#include "plugin/network/network_timer.h"
+#include "plugin/network/network_windows.h"
 #include "plugin/options.h"
 #include "plugin/segment/segment.h"
 #include "plugin/trace/trace_session.h"
@@ -152,6 +153,10 @@ class Process {
   void NoteJob(const InitRequest& request);
   Handle OpenSlot(uint32_t index, const InitRequest& request, const EventDecision& decision);
   void NoteGpu(const GpuIdentity& gpu);
+  // Times the network operations of the slot's communicator, whose mask has been stored. Without
+  // memory, or with more copies of libnccl than there is room for, its slot shows a share of 0.
+  void JoinNetwork(uint32_t index, int* mask, int own_mask);
+  static void LeaveNetwork(Communicator& communicator);
 
   [[gnu::cold, gnu::noinline]] uint64_t ConsiderTrace(uint64_t call_ns, Communicator& communicator);
   // Ends kernel timing where another program has changed the mask, once for each change: NCCL's
@@ -165,7 +170,9 @@ class Process {
   CallClock call_clock_;
   CapturingThreads capturing_threads_;
   HostAnnouncements host_announcements_;
-  NetworkTiming network_timing_;  // under the lock, but for windows that a trace keeps open
+  // One for each copy of libnccl: a framework's own, and the system's, twice. Under the lock, but
+  // for windows that a trace keeps open.
+  std::array<NetworkWindows, 4> network_windows_;
   Segment segment_;
   TraceSession trace_;
 

@@ -65,7 +65,7 @@ class NetworkOperation {
     Zero(sums_);
     Zero(taken_);
     StoreRelaxed(first_bytes_, kNoBytes);
-    StoreRelaxed(short_phase_, is_send ? step_phase::kSendPeer : step_phase::kFirst);
+    StoreRelaxed(is_send_, is_send);
   }
 
   // False if the step does not follow the ones before: nothing of the operation counts then. A
@@ -97,7 +97,9 @@ class NetworkOperation {
         StoreRelaxed(steps_, steps | kRepeated << place * 8);
       return true;
     }
-    const bool has_length = (present & (kPhaseMask | kRepeated)) != LoadRelaxed(short_phase_);
+    // The phase that has no length unless it is reported twice.
+    const uint64_t short_phase = LoadRelaxed(is_send_) ? step_phase::kSendPeer : step_phase::kFirst;
+    const bool has_length = (present & (kPhaseMask | kRepeated)) != short_phase;
     if (place == Head() && has_length) Charge(present_phase);
     const uint64_t change = present ^ (uint64_t{tag} << kTagShift | phase);
     StoreRelaxed(steps_, steps ^ change << place * 8);
@@ -136,35 +138,28 @@ class NetworkOperation {
     if (sum < LoadRelaxed(first_bytes_)) return Break();
     StoreRelaxed(bytes_, sum - LoadRelaxed(first_bytes_));
   }
-  uint32_t TagAt(uint32_t place) const {
-    return static_cast<uint32_t>(ByteIn(LoadRelaxed(steps_), place) >> kTagShift);
-  }
 
   // For a trace, of an operation that reads CLOCK_MONOTONIC: when the latest step has ended.
   uint64_t EndOfStep() const { return LoadRelaxed(since_); }
   // For such a trace: nanoseconds by NetworkState that were charged since the last call. Word by
   // word: arrays that are copied as vectors right after they were written stall for two clock
   // readings.
-  std::array<uint64_t, kNetworkStateCount> TakeStep(bool is_send) {
-    static_assert(kNetworkStateCount == step_phase::kCount);
+  std::array<uint64_t, kNetworkStateCount> TakeStep() {
+    static_assert(kNetworkStateCount == 4);
     const auto take = [this](size_t i) {
       const uint64_t all = LoadRelaxed(sums_[i]);
       const uint64_t more = all - LoadRelaxed(taken_[i]);
       StoreRelaxed(taken_[i], all);
       return more;
     };
-    const uint64_t first = take(0), second = take(1), third = take(2), fourth = take(3);
-    if (is_send) return InOrder(kSendStates, first, second, third, fourth);
-    return InOrder(kRecvStates, first, second, third, fourth);
+    return {take(0), take(1), take(2), take(3)};
   }
 
   bool IsUnderWay() const { return LoadRelaxed(steps_) != 0; }
   bool IsBroken() const { return LoadRelaxed(is_broken_); }
-  NetworkTimes Times(bool is_send) const {
+  NetworkTimes Times() const {
     NetworkTimes times{.bytes = LoadRelaxed(bytes_)};
-    for (size_t i = 0; i < sums_.size(); ++i)
-      times.state_ns[static_cast<size_t>(is_send ? kSendStates[i] : kRecvStates[i])] =
-          LoadRelaxed(sums_[i]);
+    for (size_t i = 0; i < sums_.size(); ++i) times.state_ns[i] = LoadRelaxed(sums_[i]);
     return times;
   }
 
@@ -174,15 +169,6 @@ class NetworkOperation {
                                       NetworkState::kNetwork, NetworkState::kFlush};
   static constexpr States kRecvStates{NetworkState::kPeer, NetworkState::kNetwork,
                                       NetworkState::kFlush, NetworkState::kGpu};
-  [[gnu::always_inline]] static std::array<uint64_t, kNetworkStateCount> InOrder(
-      const States& states, uint64_t first, uint64_t second, uint64_t third, uint64_t fourth) {
-    std::array<uint64_t, kNetworkStateCount> ns{};
-    ns[static_cast<size_t>(states[0])] = first;
-    ns[static_cast<size_t>(states[1])] = second;
-    ns[static_cast<size_t>(states[2])] = third;
-    ns[static_cast<size_t>(states[3])] = fourth;
-    return ns;
-  }
 
   // A step is a byte: its phase from the lowest bit on, whether it was reported again, its tag. 0:
   // no step is under way.
@@ -197,18 +183,20 @@ class NetworkOperation {
     const uint64_t now = NowNs();
     const uint64_t since = LoadRelaxed(since_);
     if (now <= since) return;
-    ExclusiveAdd(sums_[phase - step_phase::kFirst], now - since);
+    const States& states = LoadRelaxed(is_send_) ? kSendStates : kRecvStates;
+    const NetworkState state = states[phase - step_phase::kFirst];
+    ExclusiveAdd(sums_[static_cast<size_t>(state)], now - since);
     StoreRelaxed(since_, now);
   }
 
   AtomicU64 steps_{0};  // by place
   AtomicU64 since_{0};  // CLOCK_MONOTONIC of the latest change of the head; 0: no step so far
-  std::array<AtomicU64, step_phase::kCount> sums_{};  // nanoseconds by phase
+  std::array<AtomicU64, kNetworkStateCount> sums_{};  // nanoseconds by NetworkState
   AtomicU64 bytes_{0};
   AtomicU64 first_bytes_{0};
-  std::array<AtomicU64, step_phase::kCount> taken_{};  // of `sums_`
-  std::atomic<uint8_t> head_{0};         // place of the oldest step, or of the next one
-  std::atomic<uint8_t> short_phase_{0};  // it has no length if it is not reported twice
+  std::array<AtomicU64, kNetworkStateCount> taken_{};  // of `sums_`
+  std::atomic<uint8_t> head_{0};  // place of the oldest step, or of the next one
+  std::atomic<bool> is_send_{false};
   std::atomic<bool> is_broken_{false};
 };
 

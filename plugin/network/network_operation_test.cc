@@ -127,7 +127,7 @@ TEST(NetworkOperation, SharesOutItsTimeExactlyWhateverTheOverlap) {
         Progress progress(is_send, overlap, 200, seed);
         progress.Run();
         const std::vector<Moments>& steps = progress.moments();
-        const Times times = progress.operation().Times(is_send).state_ns;
+        const Times times = progress.operation().Times().state_ns;
         Times truth = TrueTimes(is_send, steps);
         EXPECT_EQ(times, truth) << "send " << is_send << ", overlap " << overlap;
         uint64_t sum = 0;
@@ -159,9 +159,9 @@ TEST(NetworkOperation, ReadsNoClockForStatesThatAreRepeated) {
   EXPECT_EQ(ScriptedClock::readings, before);
   send.Enter(0, 0, step_phase::kSendNetwork);
   receive.Enter(0, 0, step_phase::kRecvNetwork);
-  EXPECT_EQ(send.Times(true).state_ns[At(NetworkState::kGpu)], 100u);
-  EXPECT_EQ(send.Times(true).state_ns[At(NetworkState::kPeer)], 100'000u);
-  EXPECT_EQ(receive.Times(false).state_ns[At(NetworkState::kPeer)], 100'000u);
+  EXPECT_EQ(send.Times().state_ns[At(NetworkState::kGpu)], 100u);
+  EXPECT_EQ(send.Times().state_ns[At(NetworkState::kPeer)], 100'000u);
+  EXPECT_EQ(receive.Times().state_ns[At(NetworkState::kPeer)], 100'000u);
 }
 
 TEST(NetworkOperation, ReadsTheClockOnceForAStepThatIsNotTheOldestUntilItEnds) {
@@ -236,7 +236,7 @@ TEST(NetworkOperation, EndsTheStepsThatNcclUpTo226DoesNotStop) {
   StopStepsBefore(operation, 0);
   StopStepsBefore(operation, done);
   EXPECT_FALSE(operation.IsBroken());
-  const Times times = operation.Times(false).state_ns;
+  const Times times = operation.Times().state_ns;
   EXPECT_EQ(times[At(NetworkState::kGpu)], ScriptedClock::now_ns - begin_ns);
 }
 
@@ -255,7 +255,7 @@ TEST(NetworkOperation, CountsBytesFromASumThatNothingSetsToZero) {
   NetworkOperation operation;
   operation.Begin(true);
   for (const uint64_t sum : {4242u, 4242u, 5242u, 6242u}) operation.NoteSumOfBytes(sum);
-  EXPECT_EQ(operation.Times(true).bytes, 2000u);
+  EXPECT_EQ(operation.Times().bytes, 2000u);
   EXPECT_FALSE(operation.IsBroken());
   operation.NoteSumOfBytes(4241);
   EXPECT_TRUE(operation.IsBroken()) << "the sum of another operation";

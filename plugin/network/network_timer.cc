@@ -41,7 +41,7 @@ uint32_t NetworkTimer::Start(bool is_send, uint64_t ticket, bool is_traced) {
 // A step of an operation of which nothing counts has no times.
 void NetworkTimer::TraceStep(NetworkOperation& operation, uint32_t key) {
   if (operation.IsBroken() || lane_ == nullptr) return;
-  lane_->Write(trace_ring::MakeStep(key, operation.EndOfStep(), operation.TakeStep(IsSend(key))));
+  lane_->Write(trace_ring::MakeStep(key, operation.EndOfStep(), operation.TakeStep()));
 }
 
 // The first step takes the place. An operation that is refused counts once, when it stops: a
@@ -70,7 +70,7 @@ void NetworkTimer::Stop(uint32_t key) {
     return;
   }
   // Before the place is free: another thread may take it then.
-  const NetworkTimes times = operation.Times(IsSend(key));
+  const NetworkTimes times = operation.Times();
   const bool is_broken = operation.IsBroken();
   const bool is_under_way = operation.IsUnderWay();
   if (!CompareExchange(place.state, used, used & ~kUsed)) return CountLoss(Loss::kStaleHandle);

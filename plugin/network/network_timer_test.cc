@@ -145,7 +145,7 @@ TEST_F(NetworkTimerTest, CountsTheTimeOfStepsThatCarryNothing) {
 
 TEST_F(NetworkTimerTest, TakesCallsThatAreAskedAboutAndReplaysThatAreLaunchedInAWindow) {
   NetworkWindows windows{};
-  constexpr TimeWindows kTenth{.period_ns = 2'000'000'000, .window_ns = 200'000'000};
+  constexpr TimeWindows kTenth{.period_ns = 2'000'000'000, .share_ppm = 100'000};
   windows.Open(&mask_, 7, kTenth);
   windows.Join();
   timer_->Open(slot_.get(), header_.get(), &windows);

@@ -3,21 +3,13 @@
 
 #include <algorithm>
 
-#include "proto/timing_source.h"
-
 namespace nccl_exporter::plugin {
-
-TimeWindows NetworkWindows::OfShare(uint32_t share_ppm, uint64_t period_ns) {
-  const bool is_whole = share_ppm == kWholeDutyPpm;
-  return {.period_ns = period_ns,
-          .window_ns = is_whole ? period_ns : period_ns / kWholeDutyPpm * share_ppm};
-}
 
 void NetworkWindows::Open(int* mask, int own_mask, const TimeWindows& windows) {
   StoreRelaxed(own_mask_, own_mask);
   StoreRelaxed(period_ns_, windows.period_ns);
-  StoreRelaxed(window_ns_, windows.window_ns);
-  const bool is_always_open = windows.window_ns >= windows.period_ns;
+  StoreRelaxed(share_ppm_, windows.share_ppm);
+  const bool is_always_open = windows.share_ppm == kWholeDutyPpm;
   StoreRelaxed(is_open_, is_always_open);
   Zero(is_held_, open_until_ns_);
   StoreRelaxed(next_change_ns_, is_always_open ? kNever : 0);
@@ -29,13 +21,6 @@ void NetworkWindows::Close() {
   Zero(is_open_, is_held_);
   StoreBit();
   StoreRelaxed(mask_, &idle_mask_);
-}
-
-uint32_t NetworkWindows::SharePpm() const {
-  const TimeWindows windows = Windows();
-  return static_cast<uint32_t>(static_cast<double>(windows.window_ns) /
-                                   static_cast<double>(windows.period_ns) * kWholeDutyPpm +
-                               0.5);
 }
 
 void NetworkWindows::StoreBit() {

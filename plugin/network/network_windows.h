@@ -27,14 +27,17 @@
 #include <cstdint>
 
 #include "plugin/segment/atomics.h"
+#include "proto/timing_source.h"
 
 namespace nccl_exporter::plugin {
 
 // Windows: one in every period, its place in the period drawn from the period's number, so that no
 // periodic workload keeps meeting or missing it.
 struct TimeWindows {
-  uint64_t period_ns = 2'000'000'000;
-  uint64_t window_ns = 200'000'000;  // at most the period
+  uint64_t period_ns = 0;
+  uint32_t share_ppm = 0;  // of the period that the window has, in millionths
+
+  constexpr uint64_t window_ns() const { return period_ns * share_ppm / kWholeDutyPpm; }
 };
 
 struct WindowPhase {
@@ -59,8 +62,8 @@ constexpr WindowPhase PhaseAt(const TimeWindows& windows, uint64_t realtime_ns) 
   };
   const uint64_t next_period_ns = (period + 1) * windows.period_ns;
   const uint64_t opens_ns = opening(period);
-  const uint64_t former_ends_ns = period == 0 ? 0 : opening(period - 1) + windows.window_ns;
-  const uint64_t ends_ns = opens_ns + windows.window_ns;
+  const uint64_t former_ends_ns = period == 0 ? 0 : opening(period - 1) + windows.window_ns();
+  const uint64_t ends_ns = opens_ns + windows.window_ns();
   if (realtime_ns < former_ends_ns) return {true, former_ends_ns};
   if (realtime_ns < opens_ns) return {false, opens_ns};
   if (realtime_ns < ends_ns) return {true, std::min(ends_ns, next_period_ns)};
@@ -70,9 +73,6 @@ constexpr WindowPhase PhaseAt(const TimeWindows& windows, uint64_t realtime_ns) 
 // All zeros is its first state: not in use, and closed.
 class NetworkWindows {
  public:
-  // One in each period, with that share of it, in millionths.
-  static TimeWindows OfShare(uint32_t share_ppm, uint64_t period_ns);
-
   // Under the process's lock.
 
   // The first communicator of the copy of libnccl. `own_mask`: what this plugin stores there. A
@@ -107,7 +107,7 @@ class NetworkWindows {
     return (__atomic_load_n(LoadRelaxed(mask_), __ATOMIC_RELAXED) & kStepBit) != 0;
   }
   // Share of time in which operations are timed, in millionths.
-  uint32_t SharePpm() const;
+  uint32_t SharePpm() const { return LoadRelaxed(share_ppm_); }
   // Open until then (CLOCK_REALTIME), whatever the windows are; 0, or a time that is over: as the
   // windows are. From the next operation on.
   void KeepOpen(uint64_t until_realtime_ns) {
@@ -123,7 +123,7 @@ class NetworkWindows {
   static constexpr int kAttempts = 4;
 
   TimeWindows Windows() const {
-    return {.period_ns = LoadRelaxed(period_ns_), .window_ns = LoadRelaxed(window_ns_)};
+    return {.period_ns = LoadRelaxed(period_ns_), .share_ppm = LoadRelaxed(share_ppm_)};
   }
   bool IsServing() const {
     const int* const mask = LoadAcquire(mask_);
@@ -137,7 +137,7 @@ class NetworkWindows {
   int idle_mask_;  // mask of threads that come late
   std::atomic<int> own_mask_;
   AtomicU64 period_ns_;
-  AtomicU64 window_ns_;
+  std::atomic<uint32_t> share_ppm_;
   uint32_t communicators_;  // that are not finalized; under the lock
   AtomicU64 next_change_ns_;
   AtomicU64 open_until_ns_;  // CLOCK_REALTIME

@@ -9,7 +9,7 @@ namespace nccl_exporter::plugin {
 namespace {
 
 constexpr int kStepBit = 16;
-constexpr TimeWindows kTenth{.period_ns = 2'000'000'000, .window_ns = 200'000'000};
+constexpr TimeWindows kTenth{.period_ns = 2'000'000'000, .share_ppm = 100'000};
 
 class NetworkWindowsTest : public testing::Test {
  protected:
@@ -74,7 +74,7 @@ TEST_F(NetworkWindowsTest, ReadTheWallClockAtTheirEdgesOnly) {
 }
 
 TEST_F(NetworkWindowsTest, AreOpenForGoodIfTheyFillThePeriod) {
-  Open({.period_ns = 1000, .window_ns = 1000});
+  Open({.period_ns = 1000, .share_ppm = kWholeDutyPpm});
   for (int i = 0; i < 100; ++i) {
     ScriptedClock::now_ns += 999;
     windows_.Note(ScriptedClock::now_ns);
@@ -88,7 +88,7 @@ TEST_F(NetworkWindowsTest, KeepTheBitForACaptureUntilTheNextEdge) {
   Open(kTenth);
   int held = 0;
   for (int i = 0; i < 2000; ++i) {
-    ScriptedClock::now_ns += kTenth.window_ns / 4;
+    ScriptedClock::now_ns += kTenth.window_ns() / 4;
     windows_.Note(ScriptedClock::now_ns);
     EXPECT_FALSE(windows_.IsHeld() && windows_.IsOpen());
     EXPECT_EQ(mask_, windows_.IsOpen() || windows_.IsHeld() ? kMask | kStepBit : kMask);
@@ -108,7 +108,7 @@ TEST_F(NetworkWindowsTest, KeepTheBitForACaptureUntilTheNextEdge) {
 }
 
 TEST_F(NetworkWindowsTest, LeaveAMaskThatSomebodyElseHasStored) {
-  Open({.period_ns = 1000, .window_ns = 1000});
+  Open({.period_ns = 1000, .share_ppm = kWholeDutyPpm});
   for (const int foreign : {0, kMask | 32, kMask | 64, kStepBit, 64}) {
     mask_ = foreign;
     windows_.StoreBit();
@@ -118,7 +118,7 @@ TEST_F(NetworkWindowsTest, LeaveAMaskThatSomebodyElseHasStored) {
 }
 
 TEST_F(NetworkWindowsTest, TakeTheBitAwayWithTheLastCommunicatorAndTouchTheMaskNoMore) {
-  Open({.period_ns = 1000, .window_ns = 1000});
+  Open({.period_ns = 1000, .share_ppm = kWholeDutyPpm});
   windows_.Join();
   windows_.Leave();
   EXPECT_EQ(mask_, kMask | kStepBit);

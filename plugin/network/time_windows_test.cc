@@ -11,6 +11,7 @@ namespace {
 constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kSecond = 1000 * kMs;
 constexpr uint64_t kSomeDay = 1'700'000'000 * kSecond;
+constexpr TimeWindows kTenth{.period_ns = 2 * kSecond, .share_ppm = 100'000};
 
 // Looks at the windows from edge to edge.
 template <typename Visit>
@@ -24,8 +25,8 @@ void WalkEdges(const TimeWindows& windows, uint64_t from_ns, uint64_t to_ns, Vis
 }
 
 TEST(PhaseAt, IsOpenForTheShareOfTimeThatIsAskedFor) {
-  for (const uint64_t window_ms : {20u, 200u, 1000u, 2000u}) {
-    const TimeWindows windows{.period_ns = 2 * kSecond, .window_ns = window_ms * kMs};
+  for (const uint32_t window_ms : {20u, 200u, 1000u, 2000u}) {
+    const TimeWindows windows{.period_ns = 2 * kSecond, .share_ppm = window_ms * 500};
     uint64_t open_ns = 0;
     const uint64_t length_ns = 20'000 * kSecond;
     WalkEdges(windows, kSomeDay, kSomeDay + length_ns,
@@ -40,30 +41,28 @@ TEST(PhaseAt, IsOpenForTheShareOfTimeThatIsAskedFor) {
 }
 
 TEST(PhaseAt, TellsTheSameBetweenTwoEdges) {
-  const TimeWindows windows;
-  WalkEdges(windows, kSomeDay, kSomeDay + 200 * kSecond,
+  WalkEdges(kTenth, kSomeDay, kSomeDay + 200 * kSecond,
             [&](uint64_t now_ns, const WindowPhase& phase) {
               for (const uint64_t at_ns :
                    {now_ns, now_ns + (phase.edge_ns - now_ns) / 2, phase.edge_ns - 1}) {
-                EXPECT_EQ(PhaseAt(windows, at_ns).is_open, phase.is_open) << at_ns;
+                EXPECT_EQ(PhaseAt(kTenth, at_ns).is_open, phase.is_open) << at_ns;
               }
             });
 }
 
 TEST(PhaseAt, MeetsEveryMomentOfAPeriodAlike) {
-  const TimeWindows windows;
   std::array<int, 20> met{};
   constexpr int kPeriods = 20'000;
   for (uint64_t i = 0; i < kPeriods * met.size(); ++i) {
     met[i % met.size()] +=
-        PhaseAt(windows, kSomeDay + i * windows.period_ns / met.size()).is_open ? 1 : 0;
+        PhaseAt(kTenth, kSomeDay + i * kTenth.period_ns / met.size()).is_open ? 1 : 0;
   }
   for (const int count : met) EXPECT_NEAR(count, kPeriods / 10, kPeriods / 100);
 }
 
 TEST(PhaseAt, IsDefinedFromTheEpochOn) {
-  EXPECT_GT(PhaseAt({}, 0).edge_ns, 0u);
-  EXPECT_TRUE(PhaseAt({.period_ns = kSecond, .window_ns = kSecond}, kSomeDay).is_open);
+  EXPECT_GT(PhaseAt(kTenth, 0).edge_ns, 0u);
+  EXPECT_TRUE(PhaseAt({.period_ns = kSecond, .share_ppm = kWholeDutyPpm}, kSomeDay).is_open);
 }
 
 }  // namespace

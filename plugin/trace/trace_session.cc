@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cerrno>
 
 #include "plugin/segment/atomics.h"
@@ -15,51 +16,34 @@ namespace nccl_exporter::plugin {
 
 using trace_ring::Level;
 
-struct TraceRequestCopy {
-  uint64_t generation = 0;
-  uint64_t level = 0;
-  uint64_t begin_realtime_ns = 0;
-  uint64_t end_realtime_ns = 0;
-  uint64_t chunks = 0;
-  uint64_t has_communicator = 0;
-  uint64_t communicator_id = 0;
-
-  static TraceRequestCopy Of(const trace_ring::ControlPage& page) {
-    const uint64_t generation = LoadAcquire(page.generation);
-    return {.generation = generation,
-            .level = LoadRelaxed(page.level),
-            .begin_realtime_ns = LoadRelaxed(page.begin_realtime_ns),
-            .end_realtime_ns = LoadRelaxed(page.end_realtime_ns),
-            .chunks = LoadRelaxed(page.chunks),
-            .has_communicator = LoadRelaxed(page.has_communicator),
-            .communicator_id = LoadRelaxed(page.communicator_id)};
-  }
-  bool HasRecords() const { return level != static_cast<uint64_t>(Level::kNone); }
-};
-
-// Keeps the request if it is a proper one. Differences of times are taken only in the order that
-// was checked, so none wraps.
-trace_ring::Answer TraceSession::Check(const TraceRequestCopy& request, uint64_t now_ns,
-                                       uint64_t realtime_ns) {
+// Loads each word of the request once, and keeps it if it is a proper one. Differences of times are
+// taken only in the order that was checked, so none wraps.
+trace_ring::Answer TraceSession::Keep(const trace_ring::ControlPage& page, uint64_t now_ns,
+                                      uint64_t* wanted_level, uint64_t* end_realtime_ns) {
   using trace_ring::Answer;
-  if (!request.HasRecords()) return Answer::kTaken;
-  if (request.level != static_cast<uint64_t>(Level::kChannels) &&
-      request.level != static_cast<uint64_t>(Level::kSteps))
+  const uint64_t level = LoadRelaxed(page.level);
+  const uint64_t begin = LoadRelaxed(page.begin_realtime_ns);
+  const uint64_t end = LoadRelaxed(page.end_realtime_ns);
+  const uint64_t chunks = LoadRelaxed(page.chunks);
+  const uint64_t realtime_ns = ReadClock(CLOCK_REALTIME);
+  *wanted_level = level;
+  *end_realtime_ns = end;
+  if (level == static_cast<uint64_t>(Level::kNone)) return Answer::kTaken;
+  if (level != static_cast<uint64_t>(Level::kChannels) &&
+      level != static_cast<uint64_t>(Level::kSteps))
     return Answer::kUnknownLevel;
-  const uint64_t begin = request.begin_realtime_ns, end = request.end_realtime_ns;
   if (end <= begin || end - begin > trace_ring::kMostWindowNs || end <= realtime_ns ||
       (begin > realtime_ns && begin - realtime_ns > trace_ring::kMostAheadNs))
     return Answer::kWrongTimes;
-  if (request.chunks < trace_ring::kFewestChunks || request.chunks > trace_ring::kMostChunks ||
-      (request.chunks & (request.chunks - 1)) != 0)
+  if (chunks < trace_ring::kFewestChunks || chunks > trace_ring::kMostChunks ||
+      !std::has_single_bit(chunks))
     return Answer::kWrongRing;
-  const uint64_t begins_in = begin > realtime_ns ? begin - realtime_ns : 0;
-  StoreRelease(level_, request.level);
-  StoreRelease(begin_ns_, now_ns + begins_in);
+  StoreRelease(level_, level);
+  StoreRelease(begin_ns_, now_ns + (begin > realtime_ns ? begin - realtime_ns : 0));
   StoreRelease(end_ns_, now_ns + (end - realtime_ns));
-  StoreRelease(has_communicator_, request.has_communicator);
-  StoreRelease(communicator_id_, request.communicator_id);
-  StoreRelease(chunk_mask_, request.chunks - 1);
+  StoreRelease(has_communicator_, LoadRelaxed(page.has_communicator));
+  StoreRelease(communicator_id_, LoadRelaxed(page.communicator_id));
+  StoreRelease(chunk_mask_, chunks - 1);
   return Answer::kTaken;
 }
 
@@ -72,39 +56,31 @@ void TraceSession::Answer(uint64_t generation, trace_ring::Answer answer, uint64
 
 // A request with records is settled when it is over; every other one at once.
 std::optional<uint64_t> TraceSession::Take(uint64_t now_ns) {
-  std::optional<uint64_t> network_until_ns;
   const auto is_over = [&] {
     return session() == 0 || now_ns >= LoadRelaxed(end_ns_) + trace_ring::kGraceNs;
   };
   if (LoadRelaxed(*requested_) == LoadRelaxed(taken_) && !is_over()) return {};
   if (is_taking_.exchange(true, std::memory_order_acquire)) return {};  // another thread is
-  const auto end = [this] { StoreRelease(is_taking_, false); };
-  const TraceRequestCopy request = TraceRequestCopy::Of(file_->control);
-  if (request.generation == LoadRelaxed(taken_)) {
-    if (is_over()) {
-      StoreRelease(session_, 0);
-      StoreRelaxed(settled_, request.generation);
+  const uint64_t generation = LoadAcquire(file_->control.generation);
+  const bool is_new = generation != LoadRelaxed(taken_);
+  std::optional<uint64_t> network_until_ns;
+  if (is_new || is_over()) StoreRelease(session_, 0);
+  if (is_new) {
+    uint64_t level = 0, end_realtime_ns = 0, session = 0;
+    const trace_ring::Answer answer = Keep(file_->control, now_ns, &level, &end_realtime_ns);
+    if (answer == trace_ring::Answer::kTaken) {
+      network_until_ns = level == static_cast<uint64_t>(Level::kSteps) ? end_realtime_ns : 0;
+      if (level != static_cast<uint64_t>(Level::kNone)) {
+        sessions_ = sessions_ % trace_ring::kSessionMask + 1;
+        session = sessions_;
+      }
     }
-    return end(), std::nullopt;
+    StoreRelaxed(taken_, generation);
+    Answer(generation, answer, session);
+    StoreRelease(session_, session);
   }
-  StoreRelease(session_, 0);
-  const trace_ring::Answer answer = Check(request, now_ns, ReadClock(CLOCK_REALTIME));
-  const bool is_taken = answer == trace_ring::Answer::kTaken;
-  uint64_t session = 0;
-  if (is_taken) {
-    network_until_ns =
-        request.level == static_cast<uint64_t>(Level::kSteps) ? request.end_realtime_ns : 0;
-    if (request.HasRecords()) {
-      sessions_ = (sessions_ + 1) & trace_ring::kSessionMask;
-      if (sessions_ == 0) sessions_ = 1;
-      session = sessions_;
-    }
-  }
-  StoreRelaxed(taken_, request.generation);
-  Answer(request.generation, answer, session);
-  if (session == 0) StoreRelaxed(settled_, request.generation);
-  StoreRelease(session_, session);
-  end();
+  if (session() == 0) StoreRelaxed(settled_, generation);
+  StoreRelease(is_taking_, false);
   return network_until_ns;
 }
 
@@ -159,12 +135,15 @@ int CreateMemoryFile() {
   return -1;
 }
 
+// nullptr, or the step that failed.
 const char* SizeAndMap(int file, File** mapped) {
   errno = EFBIG;
   if (MostFileBytes() < sizeof(File) || ftruncate(file, sizeof(File)) != 0)
     return "cannot size the file";
   if (fcntl(file, kAddSeals, kSealShrink | kSealGrow | kSealSeal) != 0)
     return "cannot seal the file";
+  // By a system call, which fails where a store would be a SIGBUS.
+  if (pwrite(file, "", 1, 0) != 1) return "no memory for the file";
   void* const memory = MapSparse(file, sizeof(File), MAP_SHARED | MAP_NORESERVE);
   if (memory == MAP_FAILED) return "cannot map the file";
   madvise(memory, sizeof(File), MADV_DONTDUMP);
@@ -186,14 +165,6 @@ TraceFile MakeTraceFile(uint64_t owner_start_ns) {
     close(file);
     errno = reason;
     return {.fault = fault};
-  }
-  // By a system call, which fails where a store would be a SIGBUS.
-  if (pwrite(file, "", 1, 0) != 1) {
-    const int reason = errno;
-    munmap(mapped, sizeof(File));
-    close(file);
-    errno = reason;
-    return {.fault = "no memory for the file"};
   }
   trace_ring::ControlPage& control = mapped->control;
   control.magic = trace_ring::kMagic;

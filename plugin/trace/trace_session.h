@@ -86,8 +86,8 @@ class TraceSession {
     static_assert((trace_ring::kMostChunks & (trace_ring::kMostChunks - 1)) == 0);
     return file_->chunks[chunk & (trace_ring::kMostChunks - 1)];
   }
-  trace_ring::Answer Check(const struct TraceRequestCopy& request, uint64_t now_ns,
-                           uint64_t realtime_ns);
+  trace_ring::Answer Keep(const trace_ring::ControlPage& page, uint64_t now_ns,
+                          uint64_t* wanted_level, uint64_t* end_realtime_ns);
   void Answer(uint64_t generation, trace_ring::Answer answer, uint64_t session);
 
   trace_ring::File* file_;
