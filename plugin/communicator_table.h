@@ -71,10 +71,6 @@ class CommunicatorTable {
   }
   Communicator* InSlot(uint32_t slot) const { return LoadAcquire(communicators_[slot]); }
 
-  bool IsOurs(Handle handle) const {
-    const uint16_t salt = Salt();
-    return salt != 0 && handle.Salt() == salt;
-  }
   // The kind of a handle of ours; none of the kinds if it is not ours. In a forked child a stray
   // pointer may have a kind, and no communicator is found behind it (5).
   HandleKind KindOf(Handle handle) const {

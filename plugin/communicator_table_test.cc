@@ -132,8 +132,6 @@ TEST_F(CommunicatorTableTest, FindsTheSharedCommunicatorByEveryContextOfTheOverf
 TEST_F(CommunicatorTableTest, KnowsItsHandlesBySaltAndKind) {
   const Handle own = Handle::Of(kSalt, HandleKind::kOperation, 1, 7, 3);
   const Handle foreign = Handle::Of(kSalt + 1, HandleKind::kOperation, 1, 7, 3);
-  EXPECT_TRUE(table_->IsOurs(own));
-  EXPECT_FALSE(table_->IsOurs(foreign));
   EXPECT_EQ(table_->KindOf(own), HandleKind::kOperation);
   EXPECT_EQ(table_->KindOf(foreign), HandleKind::kInvalid);
   EXPECT_TRUE(table_->Fits(own, HandleKind::kOperation));
@@ -145,7 +143,6 @@ TEST_F(CommunicatorTableTest, KnowsItsHandlesBySaltAndKind) {
 TEST_F(CommunicatorTableTest, FindsNothingInAForkedChild) {
   const auto cleared = std::make_unique<CommunicatorTable>();  // by the kernel (MADV_WIPEONFORK)
   const Handle context = OpenIn(0);
-  EXPECT_FALSE(cleared->IsOurs(context));
   EXPECT_EQ(cleared->Find(context), nullptr);
   EXPECT_EQ(cleared->Owner(context.With(HandleKind::kOperation, 1), HandleKind::kOperation),
             nullptr);

@@ -2,8 +2,6 @@
 #include "plugin/options.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -14,52 +12,41 @@
 namespace nccl_exporter::plugin {
 namespace {
 
-bool ParseWhole(const char* text, uint64_t least, uint64_t most, uint64_t* value) {
-  if (text[0] < '0' || text[0] > '9') return false;
-  char* end = nullptr;
-  errno = 0;
-  const unsigned long long parsed = std::strtoull(text, &end, 10);
-  if (errno != 0 || *end != '\0' || parsed < least || parsed > most) return false;
-  *value = parsed;
-  return true;
-}
-
-// A decimal number in millionths: digits, and up to six after a point. No locale has a say in it.
-bool ParseDecimal(const char* text, const char* end, uint64_t least, uint64_t most,
-                  uint64_t* millionths) {
+// A decimal number in units of 10^-decimals: digits, and up to so many after a point. No locale has
+// a say in it.
+bool ParseNumber(const char* text, const char* end, int decimals, uint64_t least, uint64_t most,
+                 uint64_t* units) {
   constexpr int kMostDigits = 12;
   uint64_t value = 0;
-  int digits = 0, decimals = -1;
+  int digits = 0;
+  bool has_point = false;
   for (; text != end; ++text) {
-    if (*text == '.' && decimals < 0) {
-      decimals = 0;
-    } else if (*text >= '0' && *text <= '9' && digits < kMostDigits && decimals < 6) {
-      value = value * 10 + static_cast<uint64_t>(*text - '0');
-      ++digits;
-      if (decimals >= 0) ++decimals;
-    } else {
-      return false;
+    if (*text == '.' && !has_point && decimals > 0) {
+      has_point = true;
+      continue;
     }
+    if (*text < '0' || *text > '9' || digits == kMostDigits || (has_point && decimals == 0))
+      return false;
+    value = value * 10 + static_cast<uint64_t>(*text - '0');
+    ++digits;
+    decimals -= has_point ? 1 : 0;
   }
-  for (int i = decimals < 0 ? 0 : decimals; i < 6; ++i) value *= 10;
+  for (; decimals > 0; --decimals) value *= 10;
   if (digits == 0 || value < least || value > most) return false;
-  *millionths = value;
+  *units = value;
   return true;
 }
 
 template <auto kTarget, uint64_t kLeast, uint64_t kMost, uint64_t kUnit = 1>
 bool StoreWhole(const char* text, Options& options) {
   uint64_t number = 0;
-  if (!ParseWhole(text, kLeast, kMost, &number)) return false;
+  if (!ParseNumber(text, text + std::strlen(text), 0, kLeast, kMost, &number)) return false;
   auto& target = options.*kTarget;
   target = static_cast<std::remove_reference_t<decltype(target)>>(number * kUnit);
   return true;
 }
 
-bool StoreDirectory(const char* text, Options& options) {
-  options.directory = text;
-  return true;
-}
+bool StoreDirectory(const char* text, Options& options) { return options.directory = text, true; }
 
 // By its name in a table.
 template <auto kTarget, const auto& kNames>
@@ -83,8 +70,8 @@ bool StoreNetworkTiming(const char* text, Options& options) {
   const char* const end = text + std::strlen(text);
   const char* const slash = std::find(text, end, '/');
   uint64_t share_ppm = 0, period_us = options.network_period_ns / 1000;
-  if (!ParseDecimal(text, slash, kLeastSharePpm, kWholeDutyPpm, &share_ppm)) return false;
-  if (slash != end && !ParseDecimal(slash + 1, end, kLeastPeriodUs, kMostPeriodUs, &period_us))
+  if (!ParseNumber(text, slash, 6, kLeastSharePpm, kWholeDutyPpm, &share_ppm)) return false;
+  if (slash != end && !ParseNumber(slash + 1, end, 6, kLeastPeriodUs, kMostPeriodUs, &period_us))
     return false;
   options.network_share_ppm = static_cast<uint32_t>(share_ppm);
   return options.network_period_ns = period_us * 1000, true;

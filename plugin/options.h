@@ -17,7 +17,7 @@ struct Options {
   bool enable = true;
   const char* directory = nullptr;  // into the environment; nullptr: by default rule
   KernelTiming kernel_timing = KernelTiming::kAuto;
-  uint32_t communicators = 256;
+  uint32_t communicators = 256;  // of the process; parallel layouts use tens
   uint64_t retention_ns = 300'000'000'000;
   bool trace = true;             // a file in memory for requests
   const char* labels = nullptr;  // into the environment: a list of user_labels.h; nullptr: none

@@ -13,9 +13,7 @@
 
 #include "plugin/identity/identity.h"
 #include "plugin/nccl/nccl_caller.h"
-#include "plugin/oldest_glibc.h"
 #include "plugin/segment/own_file.h"
-#include "plugin/version.h"
 
 namespace nccl_exporter::plugin {
 namespace {
@@ -298,15 +296,11 @@ void Process::LeaveNetwork(Communicator& communicator) {
 
 // Handles that NCCL still holds afterwards carry the former generation, and are refused.
 void Process::Finalize(void* context) {
-  const Handle handle = Handle::From(context);
   if (context == nullptr) return;
-  if (!communicators_.IsOurs(handle) || handle.Kind() != HandleKind::kContext)
-    return CountLoss(Loss::kUnknownContext);
-  const uint32_t index = handle.Slot();
-  if (communicators_.IsOverflow(index)) return;
+  const uint32_t index = Handle::From(context).Slot();
   Locked locked(&lock_);
-  Communicator* communicator = communicators_.Find(handle);
-  if (communicator == nullptr) return CountLoss(Loss::kUnknownContext);
+  Communicator* const communicator = Find(Handle::From(context));
+  if (communicator == nullptr || communicators_.IsOverflow(index)) return;
   communicators_.CloseSlot(index);
   communicator->WatchMask(nullptr, 0);
   communicator->Finalize();

@@ -93,14 +93,6 @@ inline constexpr std::array<DatatypeTraits, 12> kDatatypes{{
     {"ncclFloat8e5m2", 1},
 }};
 
-// Bytes of one element; 1 for "Unknown" and for every other text.
-constexpr uint32_t DatatypeBytes(std::string_view name) {
-  for (const DatatypeTraits& datatype : kDatatypes) {
-    if (datatype.name == name) return datatype.bytes;
-  }
-  return 1;
-}
-
 // Size classes of a message, by lower bound in bytes; the label `size` is the bound.
 inline constexpr int kSizeClassCount = 6;
 inline constexpr std::array<uint64_t, kSizeClassCount> kSizeClassBounds{

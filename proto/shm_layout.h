@@ -79,8 +79,6 @@ inline constexpr const char kFileSuffix[] = ".seg";
 
 // Limits, each with its reason.
 inline constexpr uint64_t kMaxSlots = 4096;  // slot numbers take 12 bits in a handle
-// Communicators of one process; parallel layouts use tens.
-inline constexpr int kDefaultSlots = 256;
 // Operations a process may run ahead of its GPU on one communicator.
 inline constexpr int kInFlightEntries = 512;
 inline constexpr int kCompletionEntries = 512;  // 50 ms at 10,000 operations a second

@@ -20,89 +20,26 @@ inline constexpr size_t kUserLabelValueBytes = 95;
 inline constexpr std::string_view kUserLabelKey = "label:";
 
 // Names that series, rules, Prometheus and Alertmanager give a meaning: of the catalogue, of
-// targets, of alerts.
-inline constexpr auto kReservedLabels = std::to_array<std::string_view>({"alertname",
-                                                                         "api_version",
-                                                                         "arch",
-                                                                         "bound",
-                                                                         "cause",
-                                                                         "class",
-                                                                         "cluster",
-                                                                         "code",
-                                                                         "collective",
-                                                                         "comm",
-                                                                         "comm_name",
-                                                                         "commit",
-                                                                         "communicator",
-                                                                         "container",
-                                                                         "device",
-                                                                         "direction",
-                                                                         "drift_cause",
-                                                                         "endpoint",
-                                                                         "exported_instance",
-                                                                         "exported_job",
-                                                                         "exported_namespace",
-                                                                         "exported_pod",
-                                                                         "family",
-                                                                         "finding",
-                                                                         "format",
-                                                                         "function",
-                                                                         "global_rank",
-                                                                         "gpu",
-                                                                         "gpu_uuid",
-                                                                         "group_rank",
-                                                                         "handler",
-                                                                         "host",
-                                                                         "hostname",
-                                                                         "instance",
-                                                                         "job",
-                                                                         "kind",
-                                                                         "le",
-                                                                         "level",
-                                                                         "limit",
-                                                                         "local_rank",
-                                                                         "local_world_size",
-                                                                         "namespace",
-                                                                         "nccl_job",
-                                                                         "nccl_version",
-                                                                         "nnodes",
-                                                                         "node",
-                                                                         "part",
-                                                                         "pci_bus_id",
-                                                                         "peer",
-                                                                         "pid",
-                                                                         "plugin_version",
-                                                                         "pod",
-                                                                         "pod_uid",
-                                                                         "process",
-                                                                         "prometheus",
-                                                                         "quantile",
-                                                                         "rank",
-                                                                         "reason",
-                                                                         "replica",
-                                                                         "revision",
-                                                                         "scope",
-                                                                         "service",
-                                                                         "severity",
-                                                                         "size",
-                                                                         "slurm_array_job_id",
-                                                                         "slurm_array_task_id",
-                                                                         "slurm_job_account",
-                                                                         "slurm_job_id",
-                                                                         "slurm_job_name",
-                                                                         "slurm_job_partition",
-                                                                         "slurm_job_user",
-                                                                         "slurm_nodeid",
-                                                                         "slurm_step_id",
-                                                                         "state",
-                                                                         "timing_reason",
-                                                                         "timing_source",
-                                                                         "torchelastic_run_id",
-                                                                         "uid",
-                                                                         "user",
-                                                                         "version",
-                                                                         "world_size"});
-static_assert(std::ranges::is_sorted(kReservedLabels));
+// targets, of alerts. Each has a space on both sides.
+inline constexpr std::string_view kReservedLabels =
+    " alertname api_version arch bound cause class cluster code collective comm comm_name commit "
+    "communicator container device direction drift_cause endpoint exported_instance exported_job "
+    "exported_namespace exported_pod family finding format function global_rank gpu gpu_uuid "
+    "group_rank handler host hostname instance job kind le level limit local_rank "
+    "local_world_size namespace nccl_job nccl_version nnodes node part pci_bus_id peer pid "
+    "plugin_version pod pod_uid process prometheus quantile rank reason replica revision scope "
+    "service severity size slurm_array_job_id slurm_array_task_id slurm_job_account slurm_job_id "
+    "slurm_job_name slurm_job_partition slurm_job_user slurm_nodeid slurm_step_id state "
+    "timing_reason timing_source torchelastic_run_id uid user version world_size ";
+// `name`: one or more letters, digits and underscores.
+constexpr bool IsReservedLabel(std::string_view name) {
+  size_t at = kReservedLabels.find(name);
+  const auto is_whole = [&] {
+    return kReservedLabels[at - 1] == ' ' && kReservedLabels[at + name.size()] == ' ';
+  };
+  while (at != kReservedLabels.npos && !is_whole()) at = kReservedLabels.find(name, at + 1);
+  return at != kReservedLabels.npos;
+}
 
 struct UserLabel {
   std::string_view name;
@@ -118,7 +55,7 @@ constexpr bool IsUserLabelName(std::string_view name) {
          !name.starts_with("__") &&
          std::ranges::all_of(name,
                              [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); }) &&
-         !std::ranges::binary_search(kReservedLabels, name);
+         !IsReservedLabel(name);
 }
 
 // Calls `use` with each label of a list as far as it is one. False if it is none: a wrong name, no

@@ -57,7 +57,10 @@ inline Function MeaningOf(const char* function) {
   return function == nullptr ? Function::kOther : FunctionByName(function);
 }
 inline uint32_t BytesOf(const char* datatype) {
-  return datatype == nullptr ? 1 : DatatypeBytes(datatype);
+  for (const DatatypeTraits& known : kDatatypes) {
+    if (datatype != nullptr && known.name == datatype) return known.bytes;
+  }
+  return 1;
 }
 
 // API v1 passes numbers: of functions those of NCCL 2.23, of datatypes those of ncclDataType_t.

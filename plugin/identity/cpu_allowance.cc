@@ -13,15 +13,6 @@ namespace {
 
 constexpr long long kMostMilliCpus = 1000LL << 16;
 
-uint32_t Least(uint32_t one, uint32_t other) {
-  return one == 0 || (other != 0 && other < one) ? other : one;
-}
-
-uint32_t MilliCpus(long long quota_us, long long period_us) {
-  if (quota_us <= 0 || period_us <= 0) return 0;
-  return static_cast<uint32_t>(std::min(quota_us * 1000 / period_us, kMostMilliCpus));
-}
-
 // Numbers that the file ROOT/sys/fs/cgroup/CGROUP/NAME begins with, up to two; 0 if it cannot be
 // read.
 int ReadNumbers(const char* root, const char* cgroup, const char* name, long long (&numbers)[2]) {
@@ -37,12 +28,15 @@ int ReadNumbers(const char* root, const char* cgroup, const char* name, long lon
 }
 
 uint32_t QuotaIn(const char* root, const char* cgroup) {
-  long long quota[2], period[2];
-  if (ReadNumbers(root, cgroup, "cpu.max", quota) == 2) return MilliCpus(quota[0], quota[1]);
-  return ReadNumbers(root, cgroup, "cpu.cfs_quota_us", quota) > 0 &&
-                 ReadNumbers(root, cgroup, "cpu.cfs_period_us", period) > 0
-             ? MilliCpus(quota[0], period[0])
-             : 0;
+  long long quota_us[2]{}, period_us[2]{};
+  if (ReadNumbers(root, cgroup, "cpu.max", quota_us) == 2) {
+    period_us[0] = quota_us[1];
+  } else {
+    ReadNumbers(root, cgroup, "cpu.cfs_quota_us", quota_us);
+    ReadNumbers(root, cgroup, "cpu.cfs_period_us", period_us);
+  }
+  if (quota_us[0] <= 0 || period_us[0] <= 0) return 0;
+  return static_cast<uint32_t>(std::min(quota_us[0] * 1000 / period_us[0], kMostMilliCpus));
 }
 
 // The path of the process's own cgroup below the mount; empty where it is not known. Lines are
@@ -81,12 +75,15 @@ CpuAllowance ReadCpuAllowance(const char* root) {
 }
 
 uint32_t MilliCpusPerRank(const CpuAllowance& allowance, const LocalRanks& ranks) {
-  uint32_t milli =
-      Least(allowance.affinity * 1000 / ranks.in_process, allowance.online * 1000 / ranks.on_node);
+  uint32_t milli = std::numeric_limits<uint32_t>::max();
   // Under a quota below a thousandth per rank nothing is left.
-  if (allowance.quota_milli != 0)
-    milli = Least(milli, std::max(allowance.quota_milli / ranks.on_node, 1u));
-  return milli != 0 ? milli : std::numeric_limits<uint32_t>::max();
+  const auto share = [&milli](uint32_t all_milli, uint32_t sharers) {
+    if (all_milli != 0) milli = std::min(milli, std::max(all_milli / sharers, 1u));
+  };
+  share(allowance.affinity * 1000, ranks.in_process);
+  share(allowance.online * 1000, ranks.on_node);
+  share(allowance.quota_milli, ranks.on_node);
+  return milli;
 }
 
 }  // namespace nccl_exporter::plugin

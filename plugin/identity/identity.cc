@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "plugin/version.h"
 #include "proto/identity_variables.h"
 #include "proto/user_labels.h"
 
@@ -153,25 +152,18 @@ bool ExceedsStep(Get get, int ranks, int nodes) {
 
 }  // namespace
 
+// Slurm's numbers are those of the step: its numbers of the job, and those of a node, may be of
+// another step.
 RankNumbers FindRankNumbers(Get get) {
-  RankNumbers numbers;
-  const char* rank = get("RANK");
-  if (IsSet(rank)) {
-    numbers.global_rank = BelowSize(rank, get("WORLD_SIZE"));
-    if (numbers.global_rank < 0) return {};
-    const char* local_size = get("LOCAL_WORLD_SIZE");
-    numbers.local_rank =
-        BelowSize(get("LOCAL_RANK"), IsSet(local_size) ? local_size : get("WORLD_SIZE"));
-    numbers.world_size = NumberOf(get("WORLD_SIZE"));
-    return numbers;
-  }
-  // Slurm's numbers of the step: its numbers of the job, and those of a node, may be of another
-  // step.
-  numbers.global_rank = BelowSize(get("SLURM_PROCID"), get("SLURM_STEP_NUM_TASKS"));
-  if (numbers.global_rank < 0) return {};
-  numbers.local_rank = BelowSize(get("SLURM_LOCALID"), get("SLURM_STEP_NUM_TASKS"));
-  numbers.world_size = NumberOf(get("SLURM_STEP_NUM_TASKS"));
-  return numbers;
+  const bool is_torchrun = IsSet(get("RANK"));
+  const char* const size = get(is_torchrun ? "WORLD_SIZE" : "SLURM_STEP_NUM_TASKS");
+  const int32_t global_rank = BelowSize(get(is_torchrun ? "RANK" : "SLURM_PROCID"), size);
+  if (global_rank < 0) return {};
+  const char* const local_size = is_torchrun ? get("LOCAL_WORLD_SIZE") : nullptr;
+  return {.global_rank = global_rank,
+          .local_rank = BelowSize(get(is_torchrun ? "LOCAL_RANK" : "SLURM_LOCALID"),
+                                  IsSet(local_size) ? local_size : size),
+          .world_size = NumberOf(size)};
 }
 
 bool HasMoreRanksThanProcesses(Get get, int ranks, int nodes) {

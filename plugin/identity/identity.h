@@ -11,6 +11,8 @@
 
 namespace nccl_exporter::plugin {
 
+inline constexpr char kPluginVersion[] = "0.1.0";
+
 // Copies at most size - 1 bytes of `text` (nullptr: nothing), ends with NUL, and never cuts a UTF-8
 // character in two.
 void CopyText(char* field, size_t size, const char* text);

@@ -10,8 +10,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "plugin/oldest_glibc.h"
 #include "plugin/segment/atomics.h"
+#include "plugin/segment/own_file.h"
 #include "plugin/segment/segment.h"
 #include "proto/shm_layout.h"
 

@@ -15,7 +15,6 @@
 #include <cstring>
 
 #include "plugin/identity/identity.h"
-#include "plugin/oldest_glibc.h"
 #include "plugin/segment/atomics.h"
 #include "plugin/segment/own_file.h"
 

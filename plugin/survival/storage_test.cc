@@ -78,7 +78,7 @@ class StorageSurvival : public SurvivalTest {
   }
 };
 
-constexpr size_t kLastOfDefault = layout::kDefaultSlots;  // place of the overflow slot
+constexpr size_t kLastOfDefault = 256;  // place of the overflow slot
 
 TEST_F(StorageSurvival, SurvivesAFileSystemThatIsFull) {
   if (!MayMount()) GTEST_SKIP() << "no permission to mount";

@@ -11,9 +11,7 @@ import build_graph
 PARTS = {
     'collector:node_snapshot': 'the snapshot, plain data',
     'collector/trace:node_trace': 'operations of a window of time, plain data',
-    'plugin:oldest_glibc': 'functions that glibc 2.17 lacks',
     'plugin:options': 'environment variables',
-    'plugin:version': 'version of the library',
     'proto:shm_layout': 'byte layout of a segment, for its writer and its readers only',
     'proto:trace_ring': 'byte layout of a process\'s trace file, for the plugin and its requester only',
     'simulator/truth:ground_truth_sink': 'what the player reports to the ground truth',
