@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/identity/gpu_identity.h"
-
 #include <dlfcn.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "plugin/identity/identity.h"
 
 #if NCCL_EXPORTER_HAVE_CUDA
 #include <cuda.h>

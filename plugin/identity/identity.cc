@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "proto/identity_variables.h"
@@ -70,25 +69,6 @@ void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(cons
   header->identity_count = count;
 }
 
-LocalRanks FindLocalRanks(const char* (*get)(const char* name), int ranks, int nodes) {
-  constexpr uint32_t kUsualGpus = 8;
-  constexpr uint32_t kMost = 64;
-  uint32_t processes = 0;
-  for (const char* name :
-       {"LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE"}) {
-    const char* text = get(name);
-    const long given = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
-    if (given < 1 || given > kMost) continue;
-    processes = static_cast<uint32_t>(given);
-    break;
-  }
-  const bool is_told = ranks >= 1 && nodes >= 1 && nodes <= ranks;
-  const uint32_t per_node =
-      is_told ? std::min(static_cast<uint32_t>((ranks - 1) / nodes + 1), kMost) : 0;
-  if (processes == 0) return {.on_node = per_node > 1 ? per_node : kUsualGpus, .in_process = 1};
-  if (per_node <= processes) return {.on_node = processes, .in_process = 1};
-  return {.on_node = per_node, .in_process = (per_node - 1) / processes + 1};
-}
 namespace {
 
 using Get = const char* (*)(const char* name);
@@ -152,6 +132,24 @@ bool ExceedsStep(Get get, int ranks, int nodes) {
 
 }  // namespace
 
+LocalRanks FindLocalRanks(Get get, int ranks, int nodes) {
+  constexpr uint32_t kUsualGpus = 8;
+  constexpr int32_t kMostLocal = 64;
+  uint32_t processes = 0;
+  for (const char* name :
+       {"LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE"}) {
+    const char* text = get(name);
+    const int32_t given = text != nullptr ? NumberAt(text, &text) : 0;
+    if (processes == 0 && given >= 1 && given <= kMostLocal)
+      processes = static_cast<uint32_t>(given);
+  }
+  const bool is_told = ranks >= 1 && nodes >= 1 && nodes <= ranks;
+  const auto per_node =
+      static_cast<uint32_t>(is_told ? std::min((ranks - 1) / nodes + 1, kMostLocal) : 0);
+  if (processes == 0) return {.on_node = per_node > 1 ? per_node : kUsualGpus, .in_process = 1};
+  if (per_node <= processes) return {.on_node = processes, .in_process = 1};
+  return {.on_node = per_node, .in_process = (per_node - 1) / processes + 1};
+}
 // Slurm's numbers are those of the step: its numbers of the job, and those of a node, may be of
 // another step.
 RankNumbers FindRankNumbers(Get get) {

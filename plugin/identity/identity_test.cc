@@ -13,7 +13,6 @@
 #include <string>
 #include <utility>
 
-#include "plugin/identity/gpu_identity.h"
 #include "plugin/nccl/nccl_caller.h"
 #include "proto/user_labels.h"
 

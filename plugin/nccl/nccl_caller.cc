@@ -13,8 +13,9 @@ namespace nccl_exporter::plugin {
 namespace {
 
 // NCCL 2.29 and later ask an environment plugin first (plugin/env.cc): by default a library of this
-// name.
-bool HasEnvironmentPlugin(const char* (*get)(const char* name)) {
+// name. NCCL_NO_CACHE names parameters that are read again at each use (param/param.cc).
+bool MayReadElsewhere(const char* (*get)(const char* name)) {
+  if (get("NCCL_NO_CACHE") != nullptr) return true;
   const char* name = get("NCCL_ENV_PLUGIN");
   if (name != nullptr) return strcasecmp(name, "none") != 0;
   void* library = dlopen("libnccl-env.so", RTLD_NOLOAD | RTLD_LAZY);
@@ -43,11 +44,6 @@ bool LeavesNvlsOut(const char* list) {
     name += length + (name[length] == ',' ? 1 : 0);
   }
   return is_inverted ? names_nvls && names_tree : !names_nvls && !names_tree;
-}
-
-// NCCL_NO_CACHE names parameters that are read again at each use (param/param.cc).
-bool MayReadElsewhere(const char* (*get)(const char* name)) {
-  return HasEnvironmentPlugin(get) || get("NCCL_NO_CACHE") != nullptr;
 }
 
 // The symbol reachable through `library`, if it lies in the object that begins at `base`, which its

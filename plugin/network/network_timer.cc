@@ -76,14 +76,8 @@ void NetworkTimer::Stop(uint32_t key) {
   if (!CompareExchange(place.state, used, used & ~kUsed)) return CountLoss(Loss::kStaleHandle);
   if (is_broken) return CountLoss(Loss::kNetworkStepMismatch);
   if (is_under_way) return CountLoss(Loss::kNetworkIncomplete);
-  Record(times, key);
-}
-
-void NetworkTimer::Record(const NetworkTimes& times, uint32_t key) {
-  const NetworkDirection direction =
-      IsSend(key) ? NetworkDirection::kSend : NetworkDirection::kRecv;
-  layout::NetworkDirectionBlock& counters =
-      slot_->network.directions[static_cast<size_t>(direction)];
+  layout::NetworkDirectionBlock& counters = slot_->network.directions[static_cast<size_t>(
+      IsSend(key) ? NetworkDirection::kSend : NetworkDirection::kRecv)];
   for (size_t i = 0; i < kNetworkStateCount; ++i) {
     if (times.state_ns[i] != 0) AddRelaxed(counters.wait_ns[i], times.state_ns[i]);
   }

@@ -116,7 +116,6 @@ class NetworkTimer {
   [[gnu::cold, gnu::noinline]] void CountLoss(Loss loss) {
     AddRelaxed(header_->losses[static_cast<uint8_t>(loss)], 1);
   }
-  void Record(const NetworkTimes& times, uint32_t key);
 
   layout::CommunicatorSlot* slot_ = nullptr;
   layout::SegmentHeader* header_ = nullptr;

@@ -7,9 +7,7 @@
 //                                     +-> OperationCompleter -> LaunchRecorder
 //   progress thread -> PartTracker ---+
 //
-// Each part calls those to its right, and is derived from the one before it in the order
-// CommunicatorState, LaunchRecorder, OperationCompleter, PartTracker. So a communicator is one
-// object, and no callback follows a pointer from part to part.
+// Each part calls those to its right, which it is derived from (plugin/README.md).
 //
 // Every method but Open and Finalize may be called by any thread at any time; none locks,
 // allocates, or makes a system call. No loop waits for another thread. The longest take a step for
@@ -25,7 +23,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "plugin/nccl/operation_start.h"
+#include "plugin/nccl/vocabulary.h"
 #include "plugin/operations/drift_watch.h"
 #include "plugin/operations/part_tracker.h"
 #include "plugin/trace/trace_lane.h"
@@ -195,6 +193,7 @@ inline uint64_t Communicator::TakeEntry(const OperationStart& start, uint32_t fi
   StoreRelaxed(operation.sequence, start.sequence);
   StoreRelaxed(operation.channels, start.channels);
   StoreRelaxed(operation.function, start.function);
+  StoreRelaxed(operation.owner_lane, start.function == Function::kRecv ? Handle::kMaxChannels : 0);
   StoreRelaxed(operation.call_is_bound, start.call_is_bound);
   StoreRelaxed(operation.channels_are_exact, start.channels_are_exact &&
                                                  source() != TimingSource::kProxy &&

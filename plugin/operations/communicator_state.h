@@ -79,8 +79,7 @@ class CommunicatorState {
   // The operation that last reported on a channel, by its order: NCCL completes the operations of a
   // channel in order, receives apart from everything else.
   AtomicU64& OwnerOf(const Operation& operation, uint32_t channel) {
-    const bool receives = LoadRelaxed(operation.function) == Function::kRecv;
-    return channel_owners_[(receives ? Handle::kMaxChannels : 0) + channel];
+    return channel_owners_[LoadRelaxed(operation.owner_lane) + channel];
   }
   [[gnu::cold]] void CountStray(uint64_t state, uint64_t abbreviated) {
     const bool is_known = (TicketOf(state) & Handle::kTicketMask) == abbreviated;

@@ -57,7 +57,6 @@ class DriftWatch {
     if (start.peer < 0 && LoadRelaxed(forgets_unannounced_) && SkipsSequence(start)) {
       return DriftCause::kEventsOff;
     }
-    if (start.peer < 0 && !start.is_replay) return DriftCause::kNone;
     if (start.is_replay && LoadRelaxed(forgets_replays_) &&
         !LoadRelaxed(latest_call_is_captured_)) {
       return DriftCause::kReplayAfterEagerCall;

@@ -185,22 +185,18 @@ struct LaunchRecord {
       return false;
     }
     ++share.good;
-    Cover(operation);
-    // A channel had stopped before another one started.
-    times.has_disjoint_channels = members == 1 && LoadRelaxed(operation.soonest_stop_ns) <
-                                                      LoadRelaxed(operation.latest_start_ns);
-    return true;
-  }
-  void Cover(const Operation& operation) {
     times.start_ns = std::min(times.start_ns, LoadRelaxed(operation.first_start_ns));
     times.stop_ns = std::max(times.stop_ns, LoadRelaxed(operation.last_stop_ns));
     const uint64_t first_part_ns = LoadRelaxed(operation.first_part_ns);
     times.started_ns =
         first_part_ns == 0 ? LaunchTimes::kNeverSeen : std::max(times.started_ns, first_part_ns);
     times.delivered_ns = std::max(times.delivered_ns, LoadRelaxed(operation.last_part_ns));
-    if (LoadRelaxed(operation.call_is_bound)) {
+    if (LoadRelaxed(operation.call_is_bound))
       times.call_ns = std::max(times.call_ns, LoadRelaxed(operation.call_ns));
-    }
+    // A channel had stopped before another one started.
+    times.has_disjoint_channels = members == 1 && LoadRelaxed(operation.soonest_stop_ns) <
+                                                      LoadRelaxed(operation.latest_start_ns);
+    return true;
   }
   uint64_t MostItemsOnAChannel() {
     MostOnAChannel items;

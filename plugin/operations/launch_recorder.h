@@ -88,13 +88,11 @@ class LaunchRecorder : public CommunicatorState {
   void Hold(const LaunchRecord& record, const Completion& completion);
   // Records held times that are believed by now, so many at most.
   void ReleaseHeld(uint64_t most);
-  Verdict Compare(const LaunchTimes& launch);
   uint64_t EarlierInFlightNs(uint64_t ticket);
   [[gnu::cold]] void BeginContradiction();
 
   // The release is unknown, and its times have not yet agreed with the CPU's often enough.
   bool IsOnProbation() const { return LoadRelaxed(probation_left_) != 0; }
-  void AdvanceProbation();
   // Why times are dropped that were not shown to be their own.
   Loss CauseOfDoubt() const { return IsOnProbation() ? Loss::kUnproven : Loss::kRingOverrun; }
   void DropHeld() { DropHeld(CauseOfDoubt()); }
@@ -121,7 +119,14 @@ inline Belief LaunchRecorder::Judge(LaunchRecord& record, uint64_t good) {
   LaunchTimes& times = record.times;
   times.overwritable_ns = work_items().OverwritableSince(times.first_item);
   times.earlier_ns = EarlierInFlightNs(times.first_ticket);
-  const Verdict verdict = Compare(times);
+  const uint64_t before = timestamp_check_.last_ticket();
+  const Verdict verdict =
+      LoadRelaxed(is_contradicted_) ? Verdict{.loss = Loss::kDrift} : timestamp_check_.Judge(times);
+  // Those between these two were not followed, not timed, or are not over yet.
+  if (timestamp_check_.last_ticket() != before && times.first_ticket > before) {
+    const uint64_t between = times.first_ticket - before - 1 + times.incomplete;
+    if (between != 0) AddRelaxed(uncompared_items_, between);
+  }
   if (verdict.refutes_held) DropHeld(Loss::kRingOverrun);
   if (verdict.loss) {
     recorder().CountLosses(*verdict.loss, good);
@@ -131,29 +136,13 @@ inline Belief LaunchRecorder::Judge(LaunchRecord& record, uint64_t good) {
   StoreRelaxed(dates_starts_, !verdict.is_own);  // for patience, which counts only then
   const uint64_t uncompared = LoadRelaxed(uncompared_items_);
   record.uncompared_before = uncompared + 1 - times.items;
-  if (verdict.is_own) AdvanceProbation();
+  if (const uint32_t left = LoadRelaxed(probation_left_); left != 0 && verdict.is_own) {
+    StoreRelaxed(probation_left_, left - 1);
+    recorder().ShowProbation(left - 1);
+  }
   if (IsOnProbation()) return Belief::kLater;
   if (!unconfirmed_times_.IsEmpty()) unconfirmed_times_.Believe(verdict.release_until, uncompared);
   return verdict.is_own ? Belief::kYes : Belief::kLater;
-}
-
-inline Verdict LaunchRecorder::Compare(const LaunchTimes& launch) {
-  if (LoadRelaxed(is_contradicted_)) return {.loss = Loss::kDrift};
-  const uint64_t before = timestamp_check_.last_ticket();
-  const Verdict verdict = timestamp_check_.Judge(launch);
-  // Those between these two were not followed, not timed, or are not over yet.
-  if (timestamp_check_.last_ticket() != before && launch.first_ticket > before) {
-    const uint64_t uncompared = launch.first_ticket - before - 1 + launch.incomplete;
-    if (uncompared != 0) AddRelaxed(uncompared_items_, uncompared);
-  }
-  return verdict;
-}
-
-inline void LaunchRecorder::AdvanceProbation() {
-  const uint32_t left = LoadRelaxed(probation_left_);
-  if (left == 0) return;
-  StoreRelaxed(probation_left_, left - 1);
-  recorder().ShowProbation(left - 1);
 }
 
 // Until when operations announced before that one, and not over yet, ran at least, by times that

@@ -66,6 +66,8 @@ struct alignas(512) Operation {
   AtomicU64 previous_member{0};  // ticket of the member of the same launch that was started before
   std::atomic<uint32_t> channels{0};  // announced
   std::atomic<Function> function{Function::kOther};
+  // Kind of channel owners that it belongs to: receives have their own.
+  std::atomic<uint8_t> owner_lane{0};
   std::atomic<bool> call_is_bound{false};
   std::atomic<bool> channels_are_exact{false};
   std::atomic<bool> is_untimed{false};

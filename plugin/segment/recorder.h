@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <iterator>
 
-#include "plugin/nccl/operation_start.h"
+#include "plugin/nccl/vocabulary.h"
 #include "plugin/segment/atomics.h"
 #include "proto/buckets.h"
 #include "proto/shm_layout.h"
@@ -43,7 +43,8 @@ class Recorder {
     StoreRelaxed(ranks_, ranks);
     StoreRelaxed(bus_share_, BusShare(ranks));
     StoreRelaxed(completions_, 0);
-    ForgetSizeHistograms();
+    StoreRelaxed(size_histograms_taken_, 0);
+    for (auto& of_function : size_histograms_) Zero(of_function);
   }
   // Several communicators use the slot: their counts are not written by one thread at a time.
   void ShareSlot() { StoreRelaxed(is_shared_, true); }
@@ -84,7 +85,10 @@ class Recorder {
     StoreRelaxed(counters.last_completion_ns, now_ns);
     ExclusiveAdd(counters.completed, count);
   }
-  void RecordTimes(const Completion& completion);
+  void RecordTimes(const Completion& completion) {
+    RecordDuration(completion);
+    AppendCompletion(completion);
+  }
   // From now on the communicator is untimed, because its time stamps drift.
   void ShowDrift(DriftCause cause) {
     StoreRelaxed(slot_->drift_cause, static_cast<uint64_t>(cause));
@@ -124,10 +128,6 @@ class Recorder {
 #endif
     StoreRelaxed(size_histograms_taken_, static_cast<uint8_t>(taken + 1));
     return histogram;
-  }
-  void ForgetSizeHistograms() {
-    StoreRelaxed(size_histograms_taken_, 0);
-    for (auto& of_function : size_histograms_) Zero(of_function);
   }
   void RecordDuration(const Completion& completion);
   void AppendCompletion(const Completion& completion);
@@ -199,11 +199,6 @@ inline void Recorder::AppendCompletion(const Completion& completion) {
   StoreRelease(recent.bytes, completion.bytes);
   StoreRelease(recent.members, completion.members);
   StoreRelease(recent.ticket, ticket);
-}
-
-inline void Recorder::RecordTimes(const Completion& completion) {
-  RecordDuration(completion);
-  AppendCompletion(completion);
 }
 
 }  // namespace nccl_exporter::plugin

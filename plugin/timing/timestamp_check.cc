@@ -13,9 +13,6 @@ constexpr int64_t kDriftDivisor = 1024;
 
 constexpr int64_t kUnknown = INT64_MIN / 2;
 
-int64_t Signed(const AtomicU64& word) { return static_cast<int64_t>(LoadRelaxed(word)); }
-void Store(AtomicU64& word, int64_t value) { StoreRelaxed(word, static_cast<uint64_t>(value)); }
-
 }  // namespace
 
 Verdict TimestampCheck::Judge(const LaunchTimes& launch) {
@@ -41,19 +38,19 @@ std::optional<Loss> TimestampCheck::JudgeClocks(const LaunchTimes& launch) {
   const int64_t most = static_cast<int64_t>(launch.delivered_ns - launch.stop_ns);
   const uint64_t bounds_ns = LoadRelaxed(bounds_ns_);
   if (bounds_ns == 0) {
-    Store(least_distance_, least);
-    Store(most_distance_, most);
+    StoreRelaxed(least_distance_, least);
+    StoreRelaxed(most_distance_, most);
     StoreRelaxed(bounds_ns_, launch.delivered_ns);
     return std::nullopt;
   }
   const int64_t age_ns =
       launch.delivered_ns > bounds_ns ? static_cast<int64_t>(launch.delivered_ns - bounds_ns) : 0;
   const int64_t widened_ns = age_ns / kDriftDivisor;
-  const int64_t known_least = Signed(least_distance_) - widened_ns;
-  const int64_t known_most = Signed(most_distance_) + widened_ns;
+  const int64_t known_least = LoadRelaxed(least_distance_) - widened_ns;
+  const int64_t known_most = LoadRelaxed(most_distance_) + widened_ns;
   if (least > known_most + kSlackNs || most < known_least - kSlackNs) return Loss::kClockMismatch;
-  Store(least_distance_, std::max(known_least, least));
-  Store(most_distance_, std::min(known_most, most));
+  StoreRelaxed(least_distance_, std::max(known_least, least));
+  StoreRelaxed(most_distance_, std::min(known_most, most));
   StoreRelaxed(bounds_ns_, launch.delivered_ns);
   return std::nullopt;
 }
@@ -61,7 +58,7 @@ std::optional<Loss> TimestampCheck::JudgeClocks(const LaunchTimes& launch) {
 bool TimestampCheck::AreOwn(uint64_t stop_ns, uint64_t overwritable_ns) const {
   if (overwritable_ns == WorkItems::kNotYet) return true;
   if (overwritable_ns == 0 || LoadRelaxed(bounds_ns_) == 0) return false;
-  const int64_t latest_ns = static_cast<int64_t>(stop_ns) + Signed(most_distance_) + kSlackNs;
+  const int64_t latest_ns = static_cast<int64_t>(stop_ns) + LoadRelaxed(most_distance_) + kSlackNs;
   return latest_ns < static_cast<int64_t>(overwritable_ns);
 }
 
@@ -100,7 +97,7 @@ void TimestampCheck::JudgeLate(const LaunchTimes& launch, Verdict& verdict) cons
 
 void TimestampCheck::NotePatience(const LaunchTimes& launch, bool goes_back) {
   const uint64_t before_ns = LoadRelaxed(last_delivered_ns_);
-  const int64_t latest_stop_ns = static_cast<int64_t>(launch.stop_ns) + Signed(most_distance_);
+  const int64_t latest_stop_ns = static_cast<int64_t>(launch.stop_ns) + LoadRelaxed(most_distance_);
   const bool was_seen_to_run = launch.started_ns != LaunchTimes::kNeverSeen &&
                                launch.delivered_ns >= launch.started_ns + kRunNs &&
                                latest_stop_ns > static_cast<int64_t>(launch.started_ns);

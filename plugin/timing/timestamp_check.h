@@ -48,6 +48,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <optional>
 
@@ -124,8 +125,8 @@ class TimestampCheck {
 
   // GPU clock + distance = CPU clock: the distance lies between these, as known at bounds_ns_; they
   // widen with time.
-  AtomicU64 least_distance_{0};  // two's complement
-  AtomicU64 most_distance_{0};
+  std::atomic<int64_t> least_distance_{0};
+  std::atomic<int64_t> most_distance_{0};
   AtomicU64 bounds_ns_{0};  // CLOCK_MONOTONIC; 0: no bounds yet
   // The latest launch.
   AtomicU64 last_ticket_{0};
