@@ -51,9 +51,10 @@
 // A reader copies (pread) and believes nothing that it has not checked. The writer never reads back
 // what it acts on.
 //
-// Liveness: the writer holds a POSIX write lock on the whole file as long as it lives.
-// Versions: another major means another layout: refuse it. A higher minor appended words: use the
-// strides in the header.
+// Liveness: the writer holds a POSIX write lock on the whole file as long as it lives, and the lock
+// of flock() as long as it maps the file. Another process of the user makes the file of a dead
+// writer read-only before it removes it. Versions: another major means another layout: refuse it. A
+// higher minor appended words: use the strides in the header.
 #pragma once
 
 #include <atomic>

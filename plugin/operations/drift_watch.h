@@ -3,16 +3,11 @@
 // from then on its kernel events carry the times of other work, for good. Calls and operations show
 // them before the first wrong time stamp. Any thread. proto/README.md has the same rule.
 //
-// The causes, each of certain releases (nccl_release.h), with kernel timing only:
-// - A send to or receive from oneself, as in every AlltoAll: the device counts it, the host does
-//   not. A message that is cut into more parts than have data: the same, for the empty ones; 2.26
-//   does not announce the number of parts.
-// - A captured graph that is replayed after an eager call: the host counts replays only as long as
-//   the latest call was a captured one. Seen from 2.28 on, where calls are announced.
-// - Collectives that are not announced, because another program took their bits from the event
-//   mask. NCCL's sequence number skips them; Sends and Receives have none.
-// Broadcasts part the counters too from 2.29 on, unless NCCL_ALLGATHERV_ENABLE=0: no kernel events
-// are asked for there.
+// The causes are those of nccl_release.h (DriftCauses), with kernel timing only. Empty parts are
+// not seen on 2.26, which does not announce the number of parts. Replays are seen from 2.28 on,
+// where calls are announced. NCCL's sequence number skips collectives whose events another program
+// has switched off; Sends and Receives have none. Broadcasts part the counters too from 2.29 on,
+// unless NCCL_ALLGATHERV_ENABLE=0: no kernel events are asked for there.
 #pragma once
 
 #include <algorithm>
