@@ -48,7 +48,7 @@ TEST_F(BashCompletionTest, OffersCommandsAndTheirFlags) {
   EXPECT_EQ(Offered("nccl-exporter trace m"), "merge\n");
   EXPECT_EQ(Offered("nccl-exporter trace --se"), "--seconds --segment.dir\n");
   EXPECT_EQ(Offered("nccl-exporter help d"), "doctor dump\n");
-  EXPECT_EQ(Offered("nccl-exporter top --s"), "--segment.dir --sort\n");
+  EXPECT_EQ(Offered("nccl-exporter top --s"), "--segment.dir\n");
   EXPECT_EQ(Offered("nccl-exporter --segment.dir /x inflight --j"), "--json\n");
   EXPECT_EQ(Offered("nccl-exporter --web.t"), "--web.telemetry-path\n");
   EXPECT_EQ(Offered("nccl-exporter dump /x"), "\n") << "files are bash's own";

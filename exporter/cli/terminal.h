@@ -6,11 +6,18 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
-#include "exporter/cli/top_view.h"
-
 namespace nccl_exporter::exporter {
+
+// kNothing: none, or one without a meaning. kEnd: q, a signal, or the end of the input.
+enum class Key : uint8_t { kNothing, kEnd, kUp, kDown, kPageUp, kPageDown };
+
+// Takes the first key from bytes that a terminal sent: a byte, or a control sequence of xterm
+// (https://invisible-island.net/xterm/ctlseqs/ctlseqs.html). Other sequences are taken whole. One
+// that arrives in two parts is read as two keys. Not for an empty text.
+Key TakeKey(std::string& typed);
 
 // A second screen, keys one by one, and signals. The destructor restores the screen. It uses
 // control sequences of xterm, which all terminal emulators in use support, so terminfo is not
@@ -30,9 +37,10 @@ class Terminal {
   static bool IsThere();
   // False where the variable NO_COLOR has a value (https://no-color.org).
   static bool HasColours();
-  // The size of the window now, in characters; 80 and 24 where the terminal does not know it.
-  size_t columns() const;
-  size_t rows() const;
+  // The size of the window now, in characters; 80 and 24 where there is none, or its size is not
+  // known.
+  static size_t columns();
+  static size_t rows();
 
   // Replaces the screen without flicker. `screen` has at most rows() lines of at most columns()
   // characters; longer ones scroll the first lines away. Waits while the terminal takes nothing. If
@@ -45,8 +53,6 @@ class Terminal {
   Key Wait(std::chrono::milliseconds limit);
 
  private:
-  Key ReadKey();
-
   termios before_{};
   const int signals_;  // descriptor
   std::string typed_;  // keys that came together and were not returned yet

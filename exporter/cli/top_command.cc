@@ -10,13 +10,12 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "exporter/cli/client/daemon_judgement.h"
 #include "exporter/cli/commands.h"
 #include "exporter/cli/node_access.h"
 #include "exporter/cli/terminal.h"
-#include "exporter/cli/top_view.h"
+#include "exporter/cli/top_screen.h"
 #include "exporter/findings/node_judge.h"
 
 namespace nccl_exporter::exporter {
@@ -29,7 +28,6 @@ using TopBooks = std::function<std::shared_ptr<const Book>()>;
 struct TopRequest {
   bool is_once = false;
   bool is_json = false;
-  std::string sort = "rank";
   std::string daemon{kDefaultDaemon};
 };
 
@@ -48,9 +46,8 @@ int64_t MonotonicNs() {
 
 // Waits one interval and returns the screen of what happened in it, or the same as JSON. Its own
 // findings are those of a single snapshot: no rank is late by one second.
-std::string TopOnce(const TopBooks& books, const AskDaemon& daemon, RankSort sort,
-                    const Thresholds& thresholds, const TopRequest& request,
-                    const Options& options) {
+std::string TopOnce(const TopBooks& books, const AskDaemon& daemon, const Thresholds& thresholds,
+                    const TopRequest& request, const Options& options) {
   NodeHistory history;
   const auto first = books();
   history.Record(*first, MonotonicNs());
@@ -61,27 +58,32 @@ std::string TopOnce(const TopBooks& books, const AskDaemon& daemon, RankSort sor
   const ShownJudgement shown =
       Shown(daemon(), NodeJudge(thresholds).Judge(*node), first->node->taken_realtime_ns);
   if (request.is_json) return NodeText(options, *node, history, shown);
-  const TopView view{.sort = sort, .judged = shown.Line(node->taken_realtime_ns)};
-  return TopScreen(*node, history, shown.judgement, view).text +
-         (shown.is_of_daemon ? "" : kOnceLine);
+  TopView view{.judged = shown.Line(node->taken_realtime_ns)};
+  return TopScreen(*node, history, shown.judgement, view) + (shown.is_of_daemon ? "" : kOnceLine);
+}
+
+void Scroll(Key key, TopView& view) {
+  if (key == Key::kUp) view.first -= std::min<size_t>(view.first, 1);
+  if (key == Key::kPageUp) view.first -= std::min(view.first, view.page);
+  if (key == Key::kDown) view.first += 1;
+  if (key == Key::kPageDown) view.first += view.page;
 }
 
 // Shows a screen per interval, until the user or a signal ends it. Keys are answered at once, from
-// the snapshot that is shown. While it is paused no snapshots are taken, so the history has a gap:
-// rates after it are means of the gap.
-void ShowTop(const TopBooks& books, const AskDaemon& daemon, RankSort sort,
-             const Thresholds& thresholds, Terminal& terminal) {
+// the snapshot that is shown.
+void ShowTop(const TopBooks& books, const AskDaemon& daemon, const Thresholds& thresholds,
+             Terminal& terminal) {
   DaemonWatch of_daemon(daemon);
   // The judge has the daemon's history, so that it finds the same; the tables have one of seconds.
   NodeJudge judge(thresholds);
   NodeHistory history;
   int64_t since_ns = 0;
-  TopView view{.sort = sort, .has_colours = Terminal::HasColours()};
+  TopView view{.has_colours = Terminal::HasColours()};
   std::shared_ptr<const collector::NodeSnapshot> node;
   ShownJudgement shown;
   SteadyClock::time_point next = SteadyClock::now();
-  for (bool goes_on = true; goes_on;) {
-    if (node == nullptr || (SteadyClock::now() >= next && !view.is_paused)) {
+  for (Key key = Key::kNothing; key != Key::kEnd;) {
+    if (SteadyClock::now() >= next) {
       const std::shared_ptr<const Book> book = books();
       history.Record(*book, MonotonicNs());
       judge.Record(*book, MonotonicNs());
@@ -89,20 +91,19 @@ void ShowTop(const TopBooks& books, const AskDaemon& daemon, RankSort sort,
       if (since_ns == 0) since_ns = node->taken_realtime_ns;
       shown = Shown(of_daemon.Latest(), judge.Judge(*node), since_ns);
       view.judged = shown.Line(node->taken_realtime_ns);
+      next = SteadyClock::now() + kTopInterval;
     }
-    if (SteadyClock::now() >= next) next = SteadyClock::now() + kTopInterval;
     view.columns = terminal.columns();
     view.rows = terminal.rows();
-    const TopPicture picture = TopScreen(*node, history, shown.judgement, view);
-    terminal.Draw(picture.text);
+    terminal.Draw(TopScreen(*node, history, shown.judgement, view));
     const auto wait = std::chrono::ceil<std::chrono::milliseconds>(next - SteadyClock::now());
-    goes_on = Apply(terminal.Wait(std::max(wait, std::chrono::milliseconds(0))), picture, view);
+    key = terminal.Wait(std::max(wait, std::chrono::milliseconds(0)));
+    Scroll(key, view);
   }
 }
 
 int Top(const TopRequest& request, const Options& options) {
   const Thresholds thresholds = ThresholdsOf(options);
-  const RankSort sort = std::ranges::find(kRankSorts, request.sort, &CodeRow<RankSort>::name)->id;
   collector::Collector collector = CollectorOf(options);
   const auto first = collector.Snapshot();
   const std::string unreadable = UnreadableDirectories(*first);
@@ -115,21 +116,16 @@ int Top(const TopRequest& request, const Options& options) {
   const auto books = [&] { return BookNow(collector, ledger); };
   const AskDaemon daemon = DaemonAt(request.daemon, options.segment_dirs);
   if (!terminal)
-    return PrintNode(options, *first, TopOnce(books, daemon, sort, thresholds, request, options));
-  ShowTop(books, daemon, sort, thresholds, *terminal);
+    return PrintNode(options, *first, TopOnce(books, daemon, thresholds, request, options));
+  ShowTop(books, daemon, thresholds, *terminal);
   terminal.reset();
   return unreadable.empty() ? kSuccess : Fail(kRuntimeFailure, unreadable);
 }
 
 void AddTopFlags(CLI::App& app, TopRequest& request) {
-  std::vector<std::string> sorts;
-  for (const CodeRow<RankSort>& row : kRankSorts) sorts.emplace_back(row.name);
   app.add_flag("--once", request.is_once,
                "Print one screen after a second and exit. Without a terminal this is the default.");
   app.add_flag("--json", request.is_json, "Print one JSON object after a second and exit.");
-  app.add_option("--sort", request.sort, "Order of the ranks.")
-      ->check(CLI::IsMember(sorts))
-      ->default_str("rank");
   AddDaemonFlag(app, request.daemon);
 }
 
