@@ -40,6 +40,17 @@ std::string NoCommand(const std::string& wanted, const std::vector<const CLI::Ap
 
 }  // namespace
 
+CLI::Option* AddChecked(CLI::App& app, const std::string& flag,
+                        std::function<std::string(const std::string& value)> store,
+                        const std::string& help) {
+  const auto take = [flag, store = std::move(store)](const std::string& value) {
+    const std::string fault = store(value);
+    if (!fault.empty())
+      throw CLI::ValidationError("invalid value '" + value + "' of " + flag + ": " + fault);
+  };
+  return app.add_option_function<std::string>(flag, take, help);
+}
+
 std::vector<std::string> LastFirst(int argc, const char* const* argv) {
   std::vector<std::string> arguments;
   for (int i = 1; i < argc; ++i) {
@@ -58,8 +69,7 @@ CommandLine::CommandLine(std::string_view commit)
                     (commit.empty() ? "" : " (" + std::string(commit) + ")")),
       app_("Serves metrics of the NCCL communicators on this node to Prometheus.",
            "nccl-exporter") {
-  places_.push_back({.app = &app_});
-  for (size_t i = 0; i < kOptions.size(); ++i) AddFlag(kOptions[i], app_, places_[0].values[i]);
+  for (size_t i = 0; i < kOptions.size(); ++i) AddFlag(kOptions[i], app_, values_[i]);
   app_.set_version_flag("--version", version_text_, "Print the version and exit.");
   app_.set_help_flag("-h,--help", "Print this help and exit.");
   app_.require_subcommand(0, 1);
@@ -83,10 +93,10 @@ void CommandLine::Add(const Command& command) {
       space == std::string::npos ? app_ : *app_.get_subcommand(command.name.substr(0, space));
   // npos + 1 is 0.
   CLI::App* const app = parent.add_subcommand(command.name.substr(space + 1), command.help);
-  Place& place = places_.emplace_back(Place{.app = app, .run = command.run});
+  commands_.push_back({.app = app, .run = command.run});
   for (size_t i = 0; i < kOptions.size(); ++i) {
     if (std::ranges::count(command.daemon_flags, kOptions[i].name) != 0)
-      AddFlag(kOptions[i], *app, place.values[i]);
+      AddFlag(kOptions[i], *app, values_[i]);
   }
   if (command.add_flags) command.add_flags(*app);
 }
@@ -107,11 +117,11 @@ std::string CommandLine::NameOf(const CLI::App& command) {
   return is_part ? parent->get_name() + " " + command.get_name() : command.get_name();
 }
 
-// The last one: a part of a command stands behind it.
-const CommandLine::Place* CommandLine::Parsed() const {
-  const auto found = std::find_if(places_.rbegin(), places_.rend() - 1,
-                                  [](const Place& place) { return place.app->parsed(); });
-  return found == places_.rend() - 1 ? nullptr : &*found;
+// A part is given with its command, and is behind it.
+const CommandLine::Runnable* CommandLine::Given() const {
+  const auto given = std::find_if(commands_.rbegin(), commands_.rend(),
+                                  [](const Runnable& command) { return command.app->parsed(); });
+  return given == commands_.rend() ? nullptr : &*given;
 }
 
 std::string CommandLine::Parse(int argc, const char* const* argv) {
@@ -130,9 +140,8 @@ std::string CommandLine::Parse(int argc, const char* const* argv) {
   if (app_.got_subcommand("help")) return Help();
   if (app_.got_subcommand("man")) return WillPrint(ManualPage(*this));
   if (app_.got_subcommand("completion")) return WillPrint(BashCompletion(*this));
-  const Place* const place = Parsed();
-  if (place != nullptr) run_ = place->run;
-  return Store(place);
+  if (const Runnable* const given = Given()) run_ = given->run;
+  return StoreValues();
 }
 
 std::string CommandLine::WillPrint(std::string text) {
@@ -160,12 +169,12 @@ std::string CommandLine::Help() {
 std::string CommandLine::Unexpected() const {
   const std::vector<std::string> left = app_.remaining(true);
   if (left.empty()) return "an argument was not expected";
-  const Place* const place = Parsed();
-  const CLI::App& app = place == nullptr ? app_ : *place->app;
+  const Runnable* const given = Given();
+  const CLI::App& app = given == nullptr ? app_ : *given->app;
   const std::string name = left.front().substr(0, left.front().find('='));
-  if (!name.starts_with('-') && place == nullptr) return NoCommand(name, Commands());
+  if (!name.starts_with('-') && given == nullptr) return NoCommand(name, Commands());
   if (!name.starts_with('-')) return "'" + name + "' was not expected after " + NameOf(app);
-  if (place != nullptr && std::ranges::count(kOptions, name, &OptionRow::name) != 0)
+  if (given != nullptr && std::ranges::count(kOptions, name, &OptionRow::name) != 0)
     return name + " is a flag of the daemon, not of " + NameOf(app);
   const std::vector<std::string> flags = FlagsOf(app);
   if (std::ranges::count(flags, name) != 0)
@@ -173,17 +182,11 @@ std::string CommandLine::Unexpected() const {
   return "there is no flag '" + name + "'" + DidYouMean(name, flags);
 }
 
-// Stores values that were given before the command, and those after it.
-std::string CommandLine::Store(const Place* place) {
+std::string CommandLine::StoreValues() {
   for (size_t i = 0; i < kOptions.size(); ++i) {
-    std::vector<std::string> values = places_.front().values[i];
-    if (place != nullptr) {
-      const std::vector<std::string>& more = place->values[i];
-      if (!values.empty() && !more.empty() && kOptions[i].takes == FlagTakes::kValue)
-        return std::string(kOptions[i].name) + " is given twice";
-      values.insert(values.end(), more.begin(), more.end());
-    }
-    std::string fault = StoreFlag(kOptions[i], std::move(values), options_);
+    if (kOptions[i].takes == FlagTakes::kValue && values_[i].size() > 1)
+      return std::string(kOptions[i].name) + " is given twice";
+    std::string fault = StoreFlag(kOptions[i], values_[i], options_);
     if (!fault.empty()) return fault;
   }
   return "";

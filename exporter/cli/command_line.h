@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <array>
-#include <deque>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -44,11 +43,9 @@ class CommandLine {
   static std::string NameOf(const CLI::App& command);
 
  private:
-  // The program, or a command, with the values of the daemon's flags that were given there.
-  struct Place {
+  struct Runnable {
     CLI::App* app;
-    std::array<std::vector<std::string>, kOptions.size()> values = {};
-    std::function<int(const Options&)> run = nullptr;
+    std::function<int(const Options&)> run;
   };
 
   void Add(const Command& command);
@@ -56,13 +53,16 @@ class CommandLine {
   std::string WillPrint(std::string text);
   std::string Help();
   std::string Unexpected() const;
-  std::string Store(const Place* place);
-  const Place* Parsed() const;
+  std::string StoreValues();
+  // The command that was given; null: none.
+  const Runnable* Given() const;
 
   Options options_;
   const std::string version_text_;
   CLI::App app_;
-  std::deque<Place> places_;  // the program first
+  // What was given of the daemon's flags, before and after a command.
+  std::array<std::vector<std::string>, kOptions.size()> values_;
+  std::vector<Runnable> commands_;  // a command before its parts
   std::vector<std::string> help_topic_;
   std::function<int(const Options&)> run_;
   std::string text_;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/cli/job/job_command.h"
+#include "exporter/cli/job/job_answer.h"
 #include "exporter/text/duration_text.h"
 #include "exporter/trace/trace_command.h"
 
@@ -387,7 +387,7 @@ TEST(OptionsTest, AJobIsChosenByItsLabelsInAPrometheus) {
   EXPECT_THAT(
       ErrorOf({"job", "--prometheus=prometheus:9090"}),
       testing::HasSubstr(
-          "invalid value 'prometheus:9090': it does not begin with http://"));
+          "invalid value 'prometheus:9090' of --prometheus: it does not begin with http://"));
   EXPECT_NE(ErrorOf({"job", "--job"}), "");
   EXPECT_TRUE(RequestOf(AddJobFlags, {}).wanted.empty());
   EXPECT_NE(ErrorOf({"job", "--uid=alice"}), "");

@@ -12,7 +12,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace nccl_exporter::exporter {
 
@@ -43,6 +44,11 @@ void AddJobFlags(CLI::App& app, JobRequest& request);
 void AddTraceFlags(CLI::App& app, TraceRequest& request);
 // --daemon, for commands that show findings.
 void AddDaemonFlag(CLI::App& app, std::string& daemon);
+
+// Adds a flag whose value `store` takes. That returns the fault of the value, or an empty text.
+CLI::Option* AddChecked(CLI::App& app, const std::string& flag,
+                        std::function<std::string(const std::string& value)> store,
+                        const std::string& help);
 
 // Prints one line to standard error, and returns the exit code.
 int Fail(int exit_code, const std::string& message);

@@ -12,17 +12,17 @@
 namespace nccl_exporter::exporter {
 
 void AddDaemonFlag(CLI::App& app, std::string& daemon) {
-  const auto fault_of = [](const std::string& value) {
+  const auto store = [&daemon](const std::string& value) {
     std::string fault;
     if (value != kNoDaemon) ParseDaemonAddress(value, fault);
-    return fault.empty() ? fault : "invalid value '" + value + "': " + fault;
+    daemon = value;
+    return fault;
   };
-  app.add_option("--daemon", daemon,
-                 "Address of this node's daemon, whose findings are shown: http://HOST:PORT, "
-                 "unix:/PATH, or none for findings of the command itself. TLS and passwords are "
-                 "not supported. Without it, the daemon's socket is asked first: " +
-                     std::string(kFindingsSocket))
-      ->check(CLI::Validator(fault_of, ""))
+  AddChecked(app, "--daemon", store,
+             "Address of this node's daemon, whose findings are shown: http://HOST:PORT, "
+             "unix:/PATH, or none for findings of the command itself. TLS and passwords are not "
+             "supported. Without it, the daemon's socket is asked first: " +
+                 std::string(kFindingsSocket))
       ->default_str(std::string(kDefaultDaemon));
 }
 

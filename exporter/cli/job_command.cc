@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // `nccl-exporter job`: one job, from Prometheus.
-#include "exporter/cli/job/job_command.h"
-
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <limits>
@@ -9,19 +7,21 @@
 
 #include "exporter/cli/client/http_address.h"
 #include "exporter/cli/commands.h"
+#include "exporter/cli/job/job_answer.h"
+#include "exporter/cli/terminal.h"
 
 namespace nccl_exporter::exporter {
 
 void AddJobFlags(CLI::App& app, JobRequest& request) {
-  const auto fault_of = [](const std::string& value) {
+  const auto store = [&request](const std::string& value) {
     std::string fault;
     ParseHttpAddress(value, fault);
-    return fault.empty() ? fault : "invalid value '" + value + "': " + fault;
+    request.prometheus = value;
+    return fault;
   };
-  app.add_option("--prometheus", request.prometheus,
-                 "Address of Prometheus, or of a server with its HTTP API: "
-                 "http[s]://HOST[:PORT][/PREFIX].")
-      ->check(CLI::Validator(fault_of, ""))
+  AddChecked(app, "--prometheus", store,
+             "Address of Prometheus, or of a server with its HTTP API: "
+             "http[s]://HOST[:PORT][/PREFIX].")
       ->default_str(std::string(kDefaultPrometheus));
   app.add_option("--http.config.file", request.http_config_file,
                  "File with a login, TLS and headers, as promtool takes it: basic_auth, "
@@ -47,7 +47,7 @@ Command JobCommand() {
           .run =
               [request](const Options&) {
                 std::string fault;
-                const std::string text = AnswerAbout(*request, fault);
+                const std::string text = AnswerAbout(*request, Terminal::columns(), fault);
                 return text.empty() ? Fail(kRuntimeFailure, fault) : Print(text);
               }};
 }

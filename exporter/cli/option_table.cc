@@ -247,7 +247,10 @@ void AddFlag(const OptionRow& row, CLI::App& app, std::vector<std::string>& valu
         name, [&values] { values = {"on"}; }, help);
     return;
   }
-  CLI::Option* const flag = app.add_option(name, values, help);
+  const auto append = [&values](const std::vector<std::string>& given) {
+    values.insert(values.end(), given.begin(), given.end());
+  };
+  CLI::Option* const flag = app.add_option_function<std::vector<std::string>>(name, append, help);
   flag->default_str(std::string(row.default_value))->allow_extra_args(false);
   if (row.takes == FlagTakes::kValue) flag->expected(1);
   if (row.is_for_tests) flag->group("");

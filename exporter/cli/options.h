@@ -59,8 +59,8 @@ struct OptionRow {
 
 extern const std::array<OptionRow, 21> kOptions;
 
-// Adds a flag to the program or to a command. The values that are given there go to `values`, which
-// outlives the app.
+// Adds a flag to the program or to a command. The values that are given there are appended to
+// `values`, which outlives the app.
 void AddFlag(const OptionRow& row, CLI::App& app, std::vector<std::string>& values);
 
 // Stores the values of a flag, or its default where there are none. Returns the fault of a value in

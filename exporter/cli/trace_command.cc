@@ -33,30 +33,27 @@ std::optional<uint64_t> ParseCommunicator(std::string_view text) {
   return id;
 }
 
-// A name that asks for Perfetto's own format would mislead: the file is Chrome's.
-std::string FaultOfOutput(const std::string& path) {
-  if (path.empty()) return "the name is empty";
-  const bool is_of_perfetto = path.ends_with(".pftrace") || path.ends_with(".pftrace.gz");
-  if (!is_of_perfetto) return "";
-  return "'" + path + "' is not written: write NAME.json or NAME.json.gz, which Perfetto opens";
-}
-
 void AddOutput(CLI::App& app, TraceRequest& request) {
-  app.add_option("-o,--output", request.output,
-                 "File to write, in Chrome's format: NAME.json, or NAME.json.gz to compress it. "
-                 "Without it, the trace goes to standard output.")
-      ->check(CLI::Validator(FaultOfOutput, ""));
+  const auto store = [&request](const std::string& path) {
+    request.output = path;
+    if (path.empty()) return "the name is empty";
+    // The file is Chrome's: a name of Perfetto's own format would mislead.
+    const bool is_of_perfetto = path.ends_with(".pftrace") || path.ends_with(".pftrace.gz");
+    return is_of_perfetto ? "write NAME.json or NAME.json.gz, which Perfetto opens" : "";
+  };
+  AddChecked(app, "-o,--output", store,
+             "File to write, in Chrome's format: NAME.json, or NAME.json.gz to compress it. "
+             "Without it, the trace goes to standard output.");
 }
 
 CLI::Option* AddLength(CLI::App& app, const std::string& name,
                        std::optional<std::chrono::nanoseconds>& target, const std::string& help) {
   const auto store = [&target](const std::string& value) {
-    const std::optional<std::chrono::nanoseconds> length = ParseDuration(value);
-    if (!length || length->count() == 0 || *length > kMostTraceLength)
-      throw CLI::ValidationError("write seconds, or a duration like 1m30s; an hour at most");
-    target = length;
+    target = ParseDuration(value);
+    const bool is_length = target && target->count() != 0 && *target <= kMostTraceLength;
+    return is_length ? "" : "write seconds, or a duration like 1m30s; an hour at most";
   };
-  return app.add_option_function<std::string>(name, store, help);
+  return AddChecked(app, name, store, help);
 }
 
 void AddFiles(CLI::App& app, TraceRequest& request) {
@@ -117,8 +114,8 @@ void AddTraceFlags(CLI::App& app, TraceRequest& request) {
   AddLength(app, "--seconds", request.length,
             "Record all operations from now on, for so long or until Ctrl-C.")
       ->excludes(last);
-  app.add_option_function<std::string>(
-      "--level",
+  AddChecked(
+      app, "--level",
       [&request](const std::string& value) {
         static constexpr std::array<std::pair<std::string_view, TraceLevel>, 3> kLevels{
             {{"ops", TraceLevel::kOperations},
@@ -126,20 +123,17 @@ void AddTraceFlags(CLI::App& app, TraceRequest& request) {
              {"steps", TraceLevel::kSteps}}};
         const auto level =
             std::ranges::find(kLevels, value, [](const auto& row) { return row.first; });
-        if (level == kLevels.end())
-          throw CLI::ValidationError("invalid value '" + value +
-                                     "' of --level: it is ops, channels or steps");
+        if (level == kLevels.end()) return "it is ops, channels or steps";
         request.level = level->second;
+        return "";
       },
       "With --seconds: ops; channels, which each process records with its operations for a minute "
       "at most; or steps, the same with steps of the network.");
-  app.add_option_function<std::string>(
-      "--comm",
+  AddChecked(
+      app, "--comm",
       [&request](const std::string& value) {
         request.communicator = ParseCommunicator(value);
-        if (!request.communicator)
-          throw CLI::ValidationError("invalid value '" + value +
-                                     "' of --comm: it is as in the label comm");
+        return request.communicator ? "" : "it is as in the label comm";
       },
       "With --level: channels and steps of this communicator alone. Its id, as in the label comm.");
   app.final_callback([&request] {

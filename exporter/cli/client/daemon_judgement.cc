@@ -101,13 +101,11 @@ AskDaemon DaemonAt(const std::string& daemon, std::vector<std::string> segment_d
     };
   }
   const auto ask = [segment_dirs = std::move(segment_dirs)](const HttpAddress& at) {
-    const PlainRequest request{.host = at.host,
-                               .port = at.port,
-                               .path = kFindingsPath,
-                               .patience = kDaemonPatience,
-                               .most_bytes = kMostAnswerBytes};
-    return JudgementIn(at.socket.empty() ? PlainGet(request) : PlainGetAt(at.socket, request), at,
-                       WatchedDirectoriesOf(segment_dirs));
+    const PlainAnswer answer = PlainGet({.server = at,
+                                         .path = kFindingsPath,
+                                         .patience = kDaemonPatience,
+                                         .most_bytes = kMostAnswerBytes});
+    return JudgementIn(answer, at, WatchedDirectoriesOf(segment_dirs));
   };
   return [address = *address, is_default = daemon == kDefaultDaemon, ask] {
     const HttpAddress local{.host = "", .port = "", .socket = std::string(kFindingsSocket)};

@@ -61,15 +61,27 @@ std::optional<std::string> JoinChunks(std::string_view text) {
 }
 
 PlainAnswer Unreachable(std::string fault) {
-  PlainAnswer answer;
-  answer.fault = std::move(fault);
-  return answer;
+  return {.status_line = "", .body = "", .fault = std::move(fault)};
+}
+
+// From the server at a Unix socket.
+PlainAnswer GetLocally(const PlainRequest& request) {
+  const std::string& path = request.server.socket;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return Unreachable("the path is too long");
+  std::memcpy(address.sun_path, path.data(), path.size());
+  addrinfo peer{};
+  peer.ai_family = AF_UNIX;
+  peer.ai_addr = reinterpret_cast<sockaddr*>(&address);
+  peer.ai_addrlen = sizeof address;
+  return PlainGet(request, &peer);
 }
 
 std::string Exchange(const PlainRequest& request, Connection& connection, PlainAnswer& answer) {
-  std::string text,
-      fault = connection.Send("GET " + request.path + " HTTP/1.1\r\nHost: " + request.host_field +
-                              "\r\n" + request.fields + "Connection: close\r\n\r\n");
+  std::string text, fault = connection.Send("GET " + request.server.prefix + request.path +
+                                            " HTTP/1.1\r\nHost: " + request.host_field + "\r\n" +
+                                            request.fields + "Connection: close\r\n\r\n");
   bool is_over = false;
   while (fault.empty() && !TakeApart(text, is_over, answer)) {
     if (text.size() >= request.most_bytes)
@@ -114,33 +126,23 @@ PlainAnswer PlainGet(const PlainRequest& request, const addrinfo* peers) {
     const Connection::Clock::time_point now = Connection::Clock::now();
     answer.fault = connection.Open(*peer, now + (deadline - now) / left);
     answer.is_connected = answer.fault.empty();
-    if (answer.is_connected && request.tls != nullptr)
-      answer.fault = connection.StartTls(*request.tls, request.host);
+    if (answer.is_connected && request.server.is_tls)
+      answer.fault = connection.StartTls(request.tls, request.server.host);
     if (answer.fault.empty()) answer.fault = Exchange(request, connection, answer);
   }
   return answer;
 }
 
 PlainAnswer PlainGet(const PlainRequest& request) {
+  if (!request.server.socket.empty()) return GetLocally(request);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const int status = ::getaddrinfo(request.host.c_str(), request.port.c_str(), &hints, &found);
+  const int status =
+      ::getaddrinfo(request.server.host.c_str(), request.server.port.c_str(), &hints, &found);
   if (status != 0) return Unreachable(::gai_strerror(status));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
   return PlainGet(request, found);
-}
-
-PlainAnswer PlainGetAt(const std::string& socket_path, const PlainRequest& request) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (socket_path.size() >= sizeof address.sun_path) return Unreachable("the path is too long");
-  std::memcpy(address.sun_path, socket_path.data(), socket_path.size());
-  addrinfo peer{};
-  peer.ai_family = AF_UNIX;
-  peer.ai_addr = reinterpret_cast<sockaddr*>(&address);
-  peer.ai_addrlen = sizeof address;
-  return PlainGet(request, &peer);
 }
 
 }  // namespace nccl_exporter::exporter

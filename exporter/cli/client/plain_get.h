@@ -11,19 +11,19 @@
 #include <string_view>
 
 #include "exporter/cli/client/connection.h"
+#include "exporter/cli/client/http_address.h"
 
 namespace nccl_exporter::exporter {
 
 struct PlainRequest {
-  std::string host;  // a name or an address, IPv6 without brackets
-  std::string port;
-  std::string path;
+  HttpAddress server;
+  std::string path;  // behind the server's prefix
   // For all that is sent and received. A name is resolved before, with the resolver's own patience.
   std::chrono::milliseconds patience;
   size_t most_bytes;                     // of the answer, its head included
   std::string host_field = "localhost";  // of the head
   std::string fields = {};               // further ones, each with its end
-  const TlsSettings* tls = nullptr;      // null: plain text
+  TlsSettings tls = {};                  // used if the server has TLS
 };
 
 // The peer may be anybody: nothing in it is checked beyond what is said here.
@@ -39,9 +39,6 @@ PlainAnswer PlainGet(const PlainRequest& request);
 // From these addresses of the host, one after the other until one is connected. Each gets an equal
 // part of the time that is left, so that one that drops all packets does not take it all.
 PlainAnswer PlainGet(const PlainRequest& request, const addrinfo* peers);
-
-// From the server at a Unix socket; host and port of the request are not used.
-PlainAnswer PlainGetAt(const std::string& socket_path, const PlainRequest& request);
 
 // Takes apart what came of an answer so far; false while more has to come, or with `is_over`, if
 // the end is missing. Chunks are joined when the last one may be there: not after each piece that

@@ -47,8 +47,7 @@ class OneAnswer {
   OneAnswer& operator=(const OneAnswer&) = delete;
 
   PlainAnswer Get(size_t most_bytes = 1 << 20) {
-    return PlainGet({.host = "127.0.0.1",
-                     .port = port_,
+    return PlainGet({.server = {.host = "127.0.0.1", .port = port_},
                      .path = "/path",
                      .patience = std::chrono::seconds(60),
                      .most_bytes = most_bytes});
@@ -148,8 +147,7 @@ TEST(PlainGetTest, SaysWhereNobodyListens) {
     port = std::to_string(ntohs(address.sin_port));
     ::close(socket);
   }
-  const PlainAnswer answer = PlainGet({.host = "127.0.0.1",
-                                       .port = port,
+  const PlainAnswer answer = PlainGet({.server = {.host = "127.0.0.1", .port = port},
                                        .path = "/",
                                        .patience = std::chrono::seconds(60),
                                        .most_bytes = 1000});
@@ -182,13 +180,11 @@ TEST(PlainGetTest, AnAddressThatDropsAllLeavesTimeForTheNext) {
   first.ai_addrlen = last.ai_addrlen = size;
   last.ai_addr = reinterpret_cast<sockaddr*>(&answering);
   first.ai_addr = reinterpret_cast<sockaddr*>(&dropping);
-  const PlainRequest request{.host = "two-addresses",
-                             .port = peer.port(),
+  const PlainRequest request{.server = {.host = "two-addresses", .port = peer.port()},
                              .path = "/",
                              .patience = std::chrono::seconds(4),
                              .most_bytes = 1000};
-  EXPECT_EQ(PlainGet({.host = "",
-                      .port = "",
+  EXPECT_EQ(PlainGet({.server = {.host = "", .port = ""},
                       .path = "/",
                       .patience = std::chrono::milliseconds(50),
                       .most_bytes = 1000},
@@ -213,17 +209,16 @@ TEST(PlainGetTest, WaitsNoLongerThanItsPatience) {
   ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
   ASSERT_EQ(::listen(listener, 2), 0);
   ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
-  PlainRequest request{.host = "127.0.0.1",
-                       .port = std::to_string(ntohs(address.sin_port)),
-                       .path = "/",
-                       .patience = std::chrono::milliseconds(50),
-                       .most_bytes = 1000};
+  PlainRequest request{
+      .server = {.host = "127.0.0.1", .port = std::to_string(ntohs(address.sin_port))},
+      .path = "/",
+      .patience = std::chrono::milliseconds(50),
+      .most_bytes = 1000};
   const PlainAnswer answer = PlainGet(request);
   EXPECT_EQ(answer.fault, "no answer in time");
   EXPECT_TRUE(answer.is_connected);
-  TlsSettings tls;
-  tls.skips_verification = true;
-  request.tls = &tls;
+  request.server.is_tls = true;
+  request.tls.skips_verification = true;
   EXPECT_EQ(PlainGet(request).fault, "TLS: The operation timed out");
   ::close(listener);
 }

@@ -176,8 +176,7 @@ PlainAnswer AskReady(const std::string& address) {
   std::string host = address.substr(0, colon);
   if (host.empty() || host == "0.0.0.0") host = "127.0.0.1";
   if (host.starts_with('[')) host = host.substr(1, host.size() - 2);
-  return PlainGet({.host = host,
-                   .port = address.substr(colon + 1),
+  return PlainGet({.server = {.host = host, .port = address.substr(colon + 1)},
                    .path = "/-/ready",
                    .patience = std::chrono::seconds(2),
                    .most_bytes = 4096});  // of a few words

@@ -7,16 +7,20 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 #include <string_view>
 #include <tuple>
 #include <utility>
+
+#include "exporter/findings/words.h"
 
 namespace nccl_exporter::exporter {
 namespace {
 
 constexpr std::string_view kWaiting = "comm_rank:nccl_hang:waiting",
                            kProgress = "comm:nccl_progress:changes";
-constexpr std::array<std::string_view, 3> kSeverities{"critical", "warning", "info"};
+constexpr std::array<std::string_view, 3> kAlertSeverities{"critical", "warning", "info"};
+constexpr size_t kMostNamed = 6;  // jobs in the line that says which there are
 
 // Those with the job's labels, and those of targets at which its ranks are or were.
 std::string FiringAlerts(const Job& job) {
@@ -50,13 +54,54 @@ auto Place(const Names& names, const std::string& name) {
 
 }  // namespace
 
-Samples SamplesOfJobs(const AskSamples& ask) {
-  constexpr std::string_view kLabels = "cluster, namespace, nccl_job, uid, slurm_job_name";
+std::string Job::Matchers() const {
+  std::string text;
+  for (const auto& [name, value] : labels)
+    text += (text.empty() ? "" : ",") + name + '=' + Quoted(value);
+  return text;
+}
+
+std::string Job::NamesText() const { return Printable(fmt::format("{}", fmt::join(names, ", "))); }
+
+std::string Job::Text() const {
+  const auto part = [&](const char* before, const char* label) {
+    const std::string& value = labels.at(label);
+    return value.empty() ? "" : before + Printable(value);
+  };
+  return (labels.at("nccl_job").empty() ? "the job" : part("job ", "nccl_job")) +
+         (names.empty() ? "" : " (" + NamesText() + ")") + part(" of user ", "uid") +
+         part(" in namespace ", "namespace") + part(" in cluster ", "cluster");
+}
+
+std::vector<Job> JobsOf(const AskSamples& ask, double& time) {
   // The processes of several pods on a node may all be pid 1.
-  return ask(
-      fmt::format("count by ({0}) (group by ({0}, instance, pod, container, pid, global_rank) "
-                  "(nccl_rank_info))",
-                  kLabels));
+  const Samples samples =
+      ask(fmt::format("count by ({0}) (group by ({0}, instance, pod, container, pid, global_rank) "
+                      "(nccl_rank_info))",
+                      "cluster, namespace, nccl_job, uid, slurm_job_name"));
+  std::map<SampleLabels, Job> jobs;
+  for (const Sample& sample : samples) {
+    time = sample.time;
+    SampleLabels labels;
+    for (const char* const label : kJobLabels) labels[label] = sample.Label(label);
+    Job& job = jobs.try_emplace(labels, Job{.labels = labels}).first->second;
+    if (!sample.Label("slurm_job_name").empty()) job.names.insert(sample.Label("slurm_job_name"));
+    job.processes += sample.value > 0 ? static_cast<uint64_t>(sample.value) : 0;
+  }
+  std::vector<Job> list;
+  for (auto& [labels, job] : jobs) list.push_back(std::move(job));
+  return list;
+}
+
+std::string NoSuchJob(const SampleLabels& wanted, const std::vector<Job>& jobs) {
+  if (jobs.empty()) return "there is no nccl_rank_info: no daemon is scraped, or no job runs";
+  std::string text, names;
+  for (const auto& [name, value] : wanted)
+    text += fmt::format("{} {}='{}'", text.empty() ? "" : ",", name, Printable(value));
+  for (size_t i = 0; i < std::min(jobs.size(), kMostNamed); ++i)
+    names += (i == 0 ? "" : "; ") + jobs[i].Text();
+  if (jobs.size() > kMostNamed) names += fmt::format("; and {} more", jobs.size() - kMostNamed);
+  return fmt::format("no job has{}; there {} {}", text, jobs.size() == 1 ? "is" : "are", names);
 }
 
 JobReport ReportOf(const AskSamples& ask, const Job& job, double time) {
@@ -70,7 +115,7 @@ JobReport ReportOf(const AskSamples& ask, const Job& job, double time) {
     for (const char* const label : {"__name__", "alertstate"}) alert.labels.erase(label);
   }
   std::ranges::stable_sort(report.alerts, {}, [](const Sample& alert) {
-    return std::tuple(Place(kSeverities, alert.Label("severity")), alert.value,
+    return std::tuple(Place(kAlertSeverities, alert.Label("severity")), alert.value,
                       Order(alert.Label("global_rank")));
   });
   // In a hang of thousands of ranks, those that wait are counted by communicator.

@@ -138,15 +138,14 @@ QueryAnswer SamplesIn(const PlainAnswer& answer, const std::string& where) {
 
 AskPrometheus PrometheusAt(HttpAddress address, HttpConfig config) {
   return [address = std::move(address), config = std::move(config)](const std::string& query) {
-    const PlainRequest request{.host = address.host,
-                               .port = address.port,
-                               .path = address.prefix + "/api/v1/query?query=" + Escaped(query),
-                               .patience = kQueryPatience,
-                               .most_bytes = kMostQueryBytes,
-                               .host_field = address.HostField(),
-                               .fields = config.fields,
-                               .tls = address.is_tls ? &config.tls : nullptr};
-    return SamplesIn(PlainGet(request), address.Text());
+    const PlainAnswer answer = PlainGet({.server = address,
+                                         .path = "/api/v1/query?query=" + Escaped(query),
+                                         .patience = kQueryPatience,
+                                         .most_bytes = kMostQueryBytes,
+                                         .host_field = address.HostField(),
+                                         .fields = config.fields,
+                                         .tls = config.tls});
+    return SamplesIn(answer, address.Text());
   };
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/cli/job/job_command.h"
+#include "exporter/cli/job/job_answer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,9 +23,9 @@ constexpr const char *kJobs = "(nccl_rank_info))", *kAlerts = "ALERTS{", *kRecor
                      *kRulesTime = "max(timestamp(";
 
 // A Prometheus that answers a query by the text that it has. It knows job 4711 of 8 processes.
-class JobCommandTest : public testing::Test {
+class JobAnswerTest : public testing::Test {
  protected:
-  JobCommandTest() {
+  JobAnswerTest() {
     AddJob({{"nccl_job", "4711"},
             {"slurm_job_name", "llm-7b"},
             {"uid", "1000"},
@@ -87,7 +87,7 @@ class JobCommandTest : public testing::Test {
   std::string fault_, failure_;
 };
 
-TEST_F(JobCommandTest, AJobThatRunsHasNoAlertAndItsProgress) {
+TEST_F(JobAnswerTest, AJobThatRunsHasNoAlertAndItsProgress) {
   EXPECT_EQ(Text(),
             "Job 4711 (llm-7b) of user 1000 in namespace research: 8 processes,\n"
             "2023-11-14T22:15Z\n"
@@ -99,7 +99,7 @@ TEST_F(JobCommandTest, AJobThatRunsHasNoAlertAndItsProgress) {
             "comm:nccl_progress:changes    240  0123456789abcdef\n");
 }
 
-TEST_F(JobCommandTest, AHangIsWhatAlertsAndRulesSay) {
+TEST_F(JobAnswerTest, AHangIsWhatAlertsAndRulesSay) {
   Hang();
   EXPECT_THAT(Text({}, 0),
               testing::EndsWith(
@@ -117,7 +117,7 @@ TEST_F(JobCommandTest, AHangIsWhatAlertsAndRulesSay) {
                   "comm:nccl_progress:changes             0               0123456789abcdef\n"));
 }
 
-TEST_F(JobCommandTest, EachLineFitsItsColumns) {
+TEST_F(JobAnswerTest, EachLineFitsItsColumns) {
   Hang();
   warnings_ = {"store-1 did not answer in time: context deadline exceeded"};
   for (const size_t columns : {60, 80, 120}) {
@@ -126,7 +126,7 @@ TEST_F(JobCommandTest, EachLineFitsItsColumns) {
   }
 }
 
-TEST_F(JobCommandTest, QueriesAreOfTheJobAlone) {
+TEST_F(JobAnswerTest, QueriesAreOfTheJobAlone) {
   Text();
   ASSERT_EQ(queries_.size(), 4u);
   for (size_t i = 1; i < queries_.size(); ++i)
@@ -134,7 +134,7 @@ TEST_F(JobCommandTest, QueriesAreOfTheJobAlone) {
                 HasSubstr("cluster=\"\",namespace=\"research\",nccl_job=\"4711\",uid=\"1000\"}"));
 }
 
-TEST_F(JobCommandTest, AlertsAreInTheOrderOfTheirSeverityAndAge) {
+TEST_F(JobAnswerTest, AlertsAreInTheOrderOfTheirSeverityAndAge) {
   Fire("NCCLJobNotJudged", "info", {}, kNow - 9000);
   Fire("NCCLStragglerRank", "warning", RankOf(10), kNow - 60);
   Fire("NCCLStragglerRank", "warning", RankOf(9), kNow - 60);
@@ -149,7 +149,7 @@ TEST_F(JobCommandTest, AlertsAreInTheOrderOfTheirSeverityAndAge) {
                                  "NCCLStragglerRank 10", "NCCLJobNotJudged -"));
 }
 
-TEST_F(JobCommandTest, AlertsOfAnothersTargetAreLeftOut) {
+TEST_F(JobAnswerTest, AlertsOfAnothersTargetAreLeftOut) {
   for (const char* const user : {"1000", "1001"})
     Fire("NCCLExporterSegmentsUnusable", "warning", {{"instance", "node-0:9828"}, {"uid", user}});
   Fire("NCCLExporterDown", "warning", {{"instance", "node-1:9828"}, {"cluster", "b"}});
@@ -161,13 +161,13 @@ TEST_F(JobCommandTest, AlertsOfAnothersTargetAreLeftOut) {
 }
 
 // A server may not have the series of Prometheus' own state.
-TEST_F(JobCommandTest, AnAlertWithoutItsStartIsShown) {
+TEST_F(JobAnswerTest, AnAlertWithoutItsStartIsShown) {
   Fire("NCCLHangCulprit", "critical", RankOf(5), 1);
   EXPECT_THAT(Text(), HasSubstr("NCCLHangCulprit  critical    -            5"));
   EXPECT_TRUE(Read()["alerts"][0]["since"].is_null());
 }
 
-TEST_F(JobCommandTest, ALongListOfOneSeriesHidesNoOther) {
+TEST_F(JobAnswerTest, ALongListOfOneSeriesHidesNoOther) {
   answers_.erase(kRecorded);
   for (int rank = 0; rank < 100; ++rank) Record("process:nccl_hang:halted", RankOf(rank), 1);
   Record("comm_rank:nccl_straggler:deficit", RankOf(7), 0.0412);
@@ -180,14 +180,14 @@ TEST_F(JobCommandTest, ALongListOfOneSeriesHidesNoOther) {
   EXPECT_EQ(Read()["series"].size(), 102u);
 }
 
-TEST_F(JobCommandTest, ProgressBeginsWithTheCommunicatorThatStands) {
+TEST_F(JobAnswerTest, ProgressBeginsWithTheCommunicatorThatStands) {
   Record("comm:nccl_progress:changes", {{"comm", "b"}}, 0);
   const json series = Read()["series"];
   EXPECT_EQ(series[0]["labels"]["comm"], "b");
   EXPECT_EQ(series[1]["value"], 240);
 }
 
-TEST_F(JobCommandTest, JsonHasAllLabels) {
+TEST_F(JobAnswerTest, JsonHasAllLabels) {
   Hang();
   const json answer = Read();
   EXPECT_EQ(answer["warnings"].size(), 0u);
@@ -207,13 +207,13 @@ TEST_F(JobCommandTest, JsonHasAllLabels) {
   EXPECT_EQ(answer["alerts"][0]["labels"], labels);
 }
 
-TEST_F(JobCommandTest, LabelsHoldNoControlSequences) {
+TEST_F(JobAnswerTest, LabelsHoldNoControlSequences) {
   Record("comm:nccl_hang:seconds", {{"comm_name", "a\x1b[2J\nb"}}, 120);
   EXPECT_THAT(Text(), HasSubstr("a?[2J?b"));
   EXPECT_EQ(Read()["series"][0]["labels"]["comm_name"], "a?[2J?b");
 }
 
-TEST_F(JobCommandTest, APartOfAnAnswerIsNotTakenForTheWhole) {
+TEST_F(JobAnswerTest, APartOfAnAnswerIsNotTakenForTheWhole) {
   warnings_ = {"store-1: timeout", "store-1: timeout"};
   EXPECT_TRUE(Text().starts_with("answer is incomplete: store-1: timeout\nJob 4711 "));
   EXPECT_EQ(Read()["warnings"], json({"store-1: timeout"}));
@@ -224,7 +224,7 @@ TEST_F(JobCommandTest, APartOfAnAnswerIsNotTakenForTheWhole) {
   EXPECT_EQ(Read()["warnings"].size(), 1u);
 }
 
-TEST_F(JobCommandTest, WithoutRulesNothingIsSaidToBeWell) {
+TEST_F(JobAnswerTest, WithoutRulesNothingIsSaidToBeWell) {
   answers_.erase(kRulesTime);
   answers_.erase(kRecorded);
   EXPECT_THAT(Text({}, 0),
@@ -233,7 +233,7 @@ TEST_F(JobCommandTest, WithoutRulesNothingIsSaidToBeWell) {
   EXPECT_TRUE(Read()["rules_evaluated"].is_null());
 }
 
-TEST_F(JobCommandTest, SeveralJobsAreListed) {
+TEST_F(JobAnswerTest, SeveralJobsAreListed) {
   AddJob({{"nccl_job", "4711"},
           {"slurm_job_name", "eval"},
           {"uid", "1000"},
@@ -250,7 +250,7 @@ TEST_F(JobCommandTest, SeveralJobsAreListed) {
   EXPECT_EQ(Read()["jobs"][1]["slurm_job_names"], json({"eval", "llm-7b"}));
 }
 
-TEST_F(JobCommandTest, AJobIsChosenByAllGivenLabels) {
+TEST_F(JobAnswerTest, AJobIsChosenByAllGivenLabels) {
   AddJob({{"nccl_job", "4711"}, {"uid", "1001"}, {"cluster", "b"}}, 16);
   const auto processes = [&](const SampleLabels& wanted) {
     const std::string text = Text({.wanted = wanted, .is_json = true});
@@ -265,7 +265,7 @@ TEST_F(JobCommandTest, AJobIsChosenByAllGivenLabels) {
            "namespace research; job 4711 of user 1001 in cluster b"));
 }
 
-TEST_F(JobCommandTest, WithoutAnAnswerItSaysWhy) {
+TEST_F(JobAnswerTest, WithoutAnAnswerItSaysWhy) {
   answers_.clear();
   EXPECT_EQ(Text(), "");
   EXPECT_EQ(failure_, "there is no nccl_rank_info: no daemon is scraped, or no job runs");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `nccl-exporter job`: one job, from Prometheus. For the first thread.
+// The answer of `nccl-exporter job`: a job, or the jobs to choose from, for a terminal and for
+// programs. Texts of other processes come out as text that a terminal only shows. First thread.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@ struct JobRequest {
 // if there is none; then `fault` says why, in one line.
 std::string AnswerAbout(const JobRequest& request, const AskPrometheus& ask, size_t columns,
                         std::string& fault);
-// The answer of the server that the request names, as wide as the window of standard output.
-std::string AnswerAbout(const JobRequest& request, std::string& fault);
+// The answer of the server that the request names.
+std::string AnswerAbout(const JobRequest& request, size_t columns, std::string& fault);
 
 }  // namespace nccl_exporter::exporter

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/cli/job/job_text.h"
+#include "exporter/cli/job/job_answer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
 #include <utility>
+#include <vector>
 
+#include "exporter/cli/job/http_config.h"
+#include "exporter/cli/job/job_report.h"
 #include "exporter/findings/words.h"
 #include "exporter/text/text_table.h"
 #include "exporter/text/time_text.h"
@@ -18,6 +24,8 @@ namespace nccl_exporter::exporter {
 namespace {
 
 using Json = nlohmann::ordered_json;
+// Why the answers that a text comes from may be incomplete: QueryAnswer.
+using Warnings = std::vector<std::string>;
 
 // Lines of alerts, and of each series. --json has all.
 constexpr size_t kMostLines = 20;
@@ -44,6 +52,11 @@ constexpr std::array<LabelColumn, 10> kLabelColumns{{
 int64_t Nanoseconds(double seconds) {
   constexpr double kLatest = 9e9;  // beyond 2200: a server may say anything
   return seconds > 1 && seconds < kLatest ? static_cast<int64_t>(seconds * 1e9) : 0;
+}
+
+// "answer is incomplete: store-1: timeout; store-2: timeout".
+std::string WarningText(const Warnings& warnings) {
+  return fmt::format("answer is incomplete: {}", fmt::join(warnings, "; "));
 }
 
 class Screen {
@@ -116,15 +129,6 @@ Json JsonOf(const Job& job) {
   json["slurm_job_names"] = TextsOf(job.names);
   json["processes"] = job.processes;
   return json;
-}
-
-}  // namespace
-
-std::string WarningText(const Warnings& warnings) {
-  std::string text;
-  for (const std::string& warning : warnings)
-    text += (text.empty() ? "answer is incomplete: " : "; ") + warning;
-  return text;
 }
 
 std::string JobScreen(const JobReport& report, const Warnings& warnings, size_t columns) {
@@ -203,6 +207,55 @@ std::string JobsJson(const std::vector<Job>& jobs, const Warnings& warnings) {
   Json list = Json::array();
   for (const Job& job : jobs) list.push_back(JsonOf(job));
   return Json{{"warnings", TextsOf(warnings)}, {"jobs", std::move(list)}}.dump() + '\n';
+}
+
+// Throws std::runtime_error where an answer does not come.
+std::string Answer(const JobRequest& request, const AskSamples& ask, const Warnings& warnings,
+                   size_t columns) {
+  double time = 0;
+  const std::vector<Job> all = JobsOf(ask, time);
+  std::vector<Job> jobs = all;
+  std::erase_if(jobs, [&](const Job& job) {
+    return !std::ranges::all_of(request.wanted, [&](const auto& label) {
+      return job.labels.at(label.first) == label.second;
+    });
+  });
+  if (jobs.empty()) throw std::runtime_error(NoSuchJob(request.wanted, all));
+  if (jobs.size() > 1)
+    return request.is_json ? JobsJson(jobs, warnings) : JobsScreen(jobs, warnings, columns);
+  const JobReport report = ReportOf(ask, jobs.front(), time);
+  return request.is_json ? JobJson(report, warnings) : JobScreen(report, warnings, columns);
+}
+
+}  // namespace
+
+std::string AnswerAbout(const JobRequest& request, const AskPrometheus& ask, size_t columns,
+                        std::string& fault) {
+  Warnings warnings;
+  const AskSamples ask_and_note = [&](const std::string& query) {
+    QueryAnswer answer = ask(query);
+    for (const std::string& warning : answer.warnings) {
+      if (warnings.size() < kMostWarnings && std::ranges::count(warnings, warning) == 0)
+        warnings.push_back(warning);
+    }
+    if (!answer.fault.empty()) throw std::runtime_error(answer.fault);
+    return std::move(answer.samples);
+  };
+  try {
+    return Answer(request, ask_and_note, warnings, columns);
+  } catch (const std::runtime_error& wrong) {
+    // A job that is missing may be in the part that did not come.
+    fault = wrong.what() + (warnings.empty() ? "" : "; the " + WarningText(warnings));
+    return "";
+  }
+}
+
+std::string AnswerAbout(const JobRequest& request, size_t columns, std::string& fault) {
+  const std::optional<HttpAddress> address = ParseHttpAddress(request.prometheus, fault);
+  if (!address) return "";
+  std::optional<HttpConfig> config = ReadHttpConfig(request.http_config_file, fault);
+  if (!config) return "";
+  return AnswerAbout(request, PrometheusAt(*address, *std::move(config)), columns, fault);
 }
 
 }  // namespace nccl_exporter::exporter
