@@ -24,14 +24,6 @@ std::string DidYouMean(std::string_view text, const std::vector<std::string>& na
   return likely.empty() ? "" : "; did you mean '" + std::string(likely) + "'?";
 }
 
-std::vector<std::string> FlagsOf(const CLI::App& app) {
-  std::vector<std::string> flags;
-  for (const CLI::Option* const option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
-  }
-  return flags;
-}
-
 std::string NoCommand(const std::string& wanted, const std::vector<const CLI::App*>& commands) {
   std::vector<std::string> names;
   for (const CLI::App* const command : commands) names.push_back(CommandLine::NameOf(*command));
@@ -39,17 +31,6 @@ std::string NoCommand(const std::string& wanted, const std::vector<const CLI::Ap
 }
 
 }  // namespace
-
-CLI::Option* AddChecked(CLI::App& app, const std::string& flag,
-                        std::function<std::string(const std::string& value)> store,
-                        const std::string& help) {
-  const auto take = [flag, store = std::move(store)](const std::string& value) {
-    const std::string fault = store(value);
-    if (!fault.empty())
-      throw CLI::ValidationError("invalid value '" + value + "' of " + flag + ": " + fault);
-  };
-  return app.add_option_function<std::string>(flag, take, help);
-}
 
 std::vector<std::string> LastFirst(int argc, const char* const* argv) {
   std::vector<std::string> arguments;
@@ -93,7 +74,7 @@ void CommandLine::Add(const Command& command) {
       space == std::string::npos ? app_ : *app_.get_subcommand(command.name.substr(0, space));
   // npos + 1 is 0.
   CLI::App* const app = parent.add_subcommand(command.name.substr(space + 1), command.help);
-  commands_.push_back({.app = app, .run = command.run});
+  if (command.run) runs_[app] = command.run;
   for (size_t i = 0; i < kOptions.size(); ++i) {
     if (std::ranges::count(command.daemon_flags, kOptions[i].name) != 0)
       AddFlag(kOptions[i], *app, values_[i]);
@@ -111,17 +92,25 @@ std::vector<const CLI::App*> CommandLine::Commands() const {
   return commands;
 }
 
+std::vector<std::string> CommandLine::FlagsOf(const CLI::App& app) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* const option :
+       app.get_options([](const CLI::Option* one) { return !one->get_group().empty(); })) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  return flags;
+}
+
 std::string CommandLine::NameOf(const CLI::App& command) {
   const CLI::App* const parent = command.get_parent();
   const bool is_part = parent != nullptr && parent->get_parent() != nullptr;
   return is_part ? parent->get_name() + " " + command.get_name() : command.get_name();
 }
 
-// A part is given with its command, and is behind it.
-const CommandLine::Runnable* CommandLine::Given() const {
-  const auto given = std::find_if(commands_.rbegin(), commands_.rend(),
-                                  [](const Runnable& command) { return command.app->parsed(); });
-  return given == commands_.rend() ? nullptr : &*given;
+const CLI::App& CommandLine::Given() const {
+  const CLI::App* given = &app_;
+  while (!given->get_subcommands().empty()) given = given->get_subcommands().front();
+  return *given;
 }
 
 std::string CommandLine::Parse(int argc, const char* const* argv) {
@@ -140,7 +129,7 @@ std::string CommandLine::Parse(int argc, const char* const* argv) {
   if (app_.got_subcommand("help")) return Help();
   if (app_.got_subcommand("man")) return WillPrint(ManualPage(*this));
   if (app_.got_subcommand("completion")) return WillPrint(BashCompletion(*this));
-  if (const Runnable* const given = Given()) run_ = given->run;
+  if (const auto run = runs_.find(&Given()); run != runs_.end()) run_ = run->second;
   return StoreValues();
 }
 
@@ -169,12 +158,11 @@ std::string CommandLine::Help() {
 std::string CommandLine::Unexpected() const {
   const std::vector<std::string> left = app_.remaining(true);
   if (left.empty()) return "an argument was not expected";
-  const Runnable* const given = Given();
-  const CLI::App& app = given == nullptr ? app_ : *given->app;
+  const CLI::App& app = Given();
   const std::string name = left.front().substr(0, left.front().find('='));
-  if (!name.starts_with('-') && given == nullptr) return NoCommand(name, Commands());
+  if (!name.starts_with('-') && &app == &app_) return NoCommand(name, Commands());
   if (!name.starts_with('-')) return "'" + name + "' was not expected after " + NameOf(app);
-  if (given != nullptr && std::ranges::count(kOptions, name, &OptionRow::name) != 0)
+  if (&app != &app_ && std::ranges::count(kOptions, name, &OptionRow::name) != 0)
     return name + " is a flag of the daemon, not of " + NameOf(app);
   const std::vector<std::string> flags = FlagsOf(app);
   if (std::ranges::count(flags, name) != 0)

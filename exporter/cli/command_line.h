@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,28 +42,25 @@ class CommandLine {
   const CLI::App& program() const { return app_; }
   // As it is typed: "trace merge".
   static std::string NameOf(const CLI::App& command);
+  // Those that the help shows.
+  static std::vector<std::string> FlagsOf(const CLI::App& app);
 
  private:
-  struct Runnable {
-    CLI::App* app;
-    std::function<int(const Options&)> run;
-  };
-
   void Add(const Command& command);
   // Prints the text when the command is run. Returns no fault.
   std::string WillPrint(std::string text);
   std::string Help();
   std::string Unexpected() const;
   std::string StoreValues();
-  // The command that was given; null: none.
-  const Runnable* Given() const;
+  // The command that was given, or the program.
+  const CLI::App& Given() const;
 
   Options options_;
   const std::string version_text_;
   CLI::App app_;
-  // What was given of the daemon's flags, before and after a command.
+  // Values of the daemon's flags, before and after a command.
   std::array<std::vector<std::string>, kOptions.size()> values_;
-  std::vector<Runnable> commands_;  // a command before its parts
+  std::map<const CLI::App*, std::function<int(const Options&)>> runs_;
   std::vector<std::string> help_topic_;
   std::function<int(const Options&)> run_;
   std::string text_;

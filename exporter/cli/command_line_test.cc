@@ -372,12 +372,12 @@ TEST(OptionsTest, TheDaemonIsAnAddressOfThisNodeOrNone) {
 }
 
 TEST(OptionsTest, AJobIsChosenByItsLabelsInAPrometheus) {
-  EXPECT_EQ(RequestOf(AddJobFlags, {}).prometheus, "http://localhost:9090");
+  EXPECT_EQ(RequestOf(AddJobFlags, {}).prometheus.Text(), "http://localhost:9090");
   const JobRequest request =
       RequestOf(AddJobFlags,
                 {"--prometheus=https://mimir/prometheus", "--job=4711", "--namespace", "research",
                  "--cluster", "", "--uid=1000", "--http.config.file=a.yml", "--json"});
-  EXPECT_EQ(request.prometheus, "https://mimir/prometheus");
+  EXPECT_EQ(request.prometheus.Text(), "https://mimir:443/prometheus");
   EXPECT_EQ(
       request.wanted,
       (SampleLabels{

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command, a command of nccl-exporter: its name, help, flags and run. Each has a file in this room.
-// For the first thread.
+// Command, a command of nccl-exporter: its name, help, flags and run. For the first thread.
 #pragma once
 
 #include <functional>

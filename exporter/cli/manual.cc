@@ -32,12 +32,9 @@ std::string SpellingOf(const CLI::Option& option) {
   return names + "--" + option.get_lnames().front();
 }
 
-std::vector<const CLI::Option*> OptionsOf(const CLI::App& app) {
-  return app.get_options([](const CLI::Option* option) { return !option->get_group().empty(); });
-}
-
 void AddOptions(const CLI::App& app, std::string& page) {
-  for (const CLI::Option* const option : OptionsOf(app)) {
+  for (const CLI::Option* const option : app.get_options()) {
+    if (option->get_group().empty()) continue;
     page += ".TP\n\\fB" + Roff(SpellingOf(*option)) + "\\fR";
     if (option->get_items_expected_max() > 0 && !option->get_positional()) page += " \\fIVALUE\\fR";
     page += '\n' + Roff(option->get_description());
@@ -48,12 +45,7 @@ void AddOptions(const CLI::App& app, std::string& page) {
 }
 
 std::string FlagsText(const CLI::App& app) {
-  std::string text;
-  for (const CLI::Option* const option : OptionsOf(app)) {
-    for (const std::string& name : option->get_lnames())
-      text += (text.empty() ? "--" : " --") + name;
-  }
-  return text;
+  return CLI::detail::join(CommandLine::FlagsOf(app), " ");
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -30,17 +29,6 @@ std::string MissingDirectories(const std::vector<std::string>& paths) {
 }
 
 }  // namespace
-
-int Fail(int exit_code, const std::string& message) {
-  std::fprintf(stderr, "nccl-exporter: %s\n", message.c_str());
-  return exit_code;
-}
-
-int Print(const std::string& text) {
-  const bool is_written =
-      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  return is_written ? kSuccess : Fail(kRuntimeFailure, "cannot write to standard output");
-}
 
 collector::Collector CollectorOf(const Options& options) {
   return collector::Collector({.directories = options.segment_dirs,

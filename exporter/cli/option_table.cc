@@ -76,9 +76,6 @@ constexpr std::array<std::pair<std::string_view, LogLevel>, 4> kLogLevels{
 constexpr std::array<std::pair<std::string_view, LogFormat>, 2> kLogFormats{
     {{"logfmt", LogFormat::kLogfmt}, {"json", LogFormat::kJson}}};
 
-// More would let the steps of the history be shorter than a snapshot takes.
-constexpr std::pair<double, double> kTimeScales{1, 1000};
-
 // The targets of rows.
 
 // A text, or a list of texts to which it is added.
@@ -114,16 +111,12 @@ bool StoreDuration(const std::string& value, Options& options, std::string&) {
   return duration.has_value();
 }
 
-// A number from the first to the last of `kRange`.
-template <auto kTarget, const auto& kRange>
-bool StoreNumber(const std::string& value, Options& options, std::string&) {
-  double number = 0;
+bool StoreTimeScale(const std::string& value, Options& options, std::string&) {
+  constexpr double kMost = 1000;  // more would let steps of the history be shorter than a snapshot
   const char* const last = value.data() + value.size();
-  const auto [end, error] = std::from_chars(value.data(), last, number);
-  if (error != std::errc() || end != last) return false;
-  if (!(number >= kRange.first && number <= kRange.second)) return false;
-  options.*kTarget = number;
-  return true;
+  const auto [end, error] = std::from_chars(value.data(), last, options.findings_time_scale);
+  return error == std::errc() && end == last && options.findings_time_scale >= 1 &&
+         options.findings_time_scale <= kMost;
 }
 
 template <auto kTarget, const auto& kNames>
@@ -134,13 +127,9 @@ bool StoreNamed(const std::string& value, Options& options, std::string&) {
   return false;
 }
 
-bool SplitDurations(const std::string&, Options& options, std::string&) {
-  options.metrics.SplitDurations();
-  return true;
-}
-
-bool PutUserLabelsEverywhere(const std::string&, Options& options, std::string&) {
-  options.metrics.PutUserLabelsEverywhere();
+template <auto kChange>
+bool SwitchMetrics(const std::string&, Options& options, std::string&) {
+  (options.metrics.*kChange)();
   return true;
 }
 
@@ -203,7 +192,7 @@ constexpr std::array<OptionRow, 21> kOptions{{
     {"--findings.time-scale", "1",
      "Divides all durations of the findings, the history's steps as well, by a number of 1 to "
      "1000. For tests with rules of generate-rules --time-scale.",
-     FlagTakes::kValue, StoreNumber<&Options::findings_time_scale, kTimeScales>, true},
+     FlagTakes::kValue, StoreTimeScale, true},
     {"--findings.socket", "/run/nccl-exporter-daemon/findings.sock",
      "Unix socket at which top and inflight of this node get the findings, without TLS and without "
      "a password. Served if its directory is there. Empty: none.",
@@ -229,11 +218,11 @@ constexpr std::array<OptionRow, 21> kOptions{{
     {"--metrics.duration-by-size", "",
      "Histograms of durations have the label size. One series more for each size class that a "
      "communicator uses.",
-     FlagTakes::kNothing, SplitDurations},
+     FlagTakes::kNothing, SwitchMetrics<&MetricFilter::SplitDurations>},
     {"--metrics.labels-everywhere", "",
      "Labels of NCCL_EXPORTER_LABELS are on every series of their job, and not only on "
      "nccl_rank_info.",
-     FlagTakes::kNothing, PutUserLabelsEverywhere},
+     FlagTakes::kNothing, SwitchMetrics<&MetricFilter::PutUserLabelsEverywhere>},
     {"--log.level", "info", "Least severe message to log: debug, info, warn or error.",
      FlagTakes::kValue, StoreNamed<&Options::log_level, kLogLevels>},
     {"--log.format", "logfmt", "Format of the log, on standard error: logfmt or json.",

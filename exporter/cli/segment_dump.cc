@@ -71,9 +71,12 @@ void DumpFunction(Function id, const collector::FunctionSnapshot& function, std:
   DumpHistogram<BandwidthBuckets>("bus bandwidth", function.bandwidth, "B/s", out);
 }
 
-void DumpNetworkCounts(const collector::NetworkCounts& network, std::string& out) {
+void DumpNetwork(const collector::CommunicatorSnapshot& communicator, std::string& out) {
+  if (!communicator.network) return;
+  Line(out, "  network operations are timed for {} of the time",
+       static_cast<double>(communicator.network_share_ppm) / kWholeDutyPpm);
   for (size_t i = 0; i < kNetworkDirectionCount; ++i) {
-    const collector::NetworkDirectionCounts& counts = network.directions[i];
+    const collector::NetworkDirectionCounts& counts = communicator.network->directions[i];
     if (counts.operations == 0) continue;
     Line(out, "    {}: {} operations, {} bytes", kNetworkDirections[i].name, counts.operations,
          counts.bytes);
@@ -83,13 +86,6 @@ void DumpNetworkCounts(const collector::NetworkCounts& network, std::string& out
            static_cast<double>(counts.wait_ns[state]) / kNsPerSecond);
     }
   }
-}
-
-void DumpNetwork(const collector::CommunicatorSnapshot& communicator, std::string& out) {
-  if (!communicator.network) return;
-  Line(out, "  network operations are timed for {} of the time",
-       static_cast<double>(communicator.network_share_ppm) / kWholeDutyPpm);
-  DumpNetworkCounts(*communicator.network, out);
 }
 
 void DumpInFlight(const collector::CommunicatorSnapshot& communicator, std::string& out) {

@@ -18,6 +18,7 @@
 #include "exporter/ledger/local_communicators.h"
 #include "exporter/text/text_table.h"
 #include "exporter/text/time_text.h"
+#include "proto/collective.h"
 
 namespace nccl_exporter::exporter {
 namespace {

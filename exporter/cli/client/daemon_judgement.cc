@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/cli/client/daemon_judgement.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,13 +13,16 @@
 #include "exporter/cli/client/http_address.h"
 #include "exporter/findings/findings_json.h"
 #include "exporter/findings/words.h"
-#include "exporter/text/time_text.h"
 
 namespace nccl_exporter::exporter {
 namespace {
 
 constexpr const char* kFindingsPath = "/api/v1/findings";
 constexpr int kOk = 200, kUnauthorized = 401;
+
+ShownJudgement NotOfDaemon(std::string why) {
+  return {.judgement = {}, .why_not_of_daemon = std::move(why)};
+}
 
 // Why there are no findings in it; empty where there may be.
 std::string FaultOf(const PlainAnswer& answer, const HttpAddress& address) {
@@ -73,33 +77,27 @@ std::optional<HttpAddress> ParseDaemonAddress(std::string_view url, std::string&
   return http;
 }
 
-DaemonJudgement JudgementIn(const PlainAnswer& answer, const HttpAddress& address,
-                            const WatchedDirectories& watched) {
-  const auto none = [](std::string why) {
-    return DaemonJudgement{.judgement = {}, .why_not = std::move(why)};
-  };
-  if (std::string fault = FaultOf(answer, address); !fault.empty()) return none(Printable(fault));
+ShownJudgement JudgementIn(const PlainAnswer& answer, const HttpAddress& address,
+                           const WatchedDirectories& watched) {
+  std::string fault = FaultOf(answer, address);
+  if (!fault.empty()) return NotOfDaemon(Printable(fault));
   const std::string at = address.HostField();
-  std::string fault;
   std::optional<ReceivedFindings> received = FindingsFromJson(answer.body, fault);
-  if (!received) return none(fmt::format("the answer at {} is not understood: {}", at, fault));
+  if (!received)
+    return NotOfDaemon(fmt::format("the answer at {} is not understood: {}", at, fault));
   if (received->watches.boot_id != watched.boot_id)
-    return none(fmt::format("the daemon at {} is on another node", at));
+    return NotOfDaemon(fmt::format("the daemon at {} is on another node", at));
   if (received->watches.ids != watched.ids)
-    return none(fmt::format("the daemon at {} watches other directories", at));
+    return NotOfDaemon(fmt::format("the daemon at {} watches other directories", at));
   return {.judgement = std::move(received->judgement),
-          .since_realtime_ns = received->start_realtime_ns,
-          .why_not = ""};
+          .is_of_daemon = true,
+          .since_realtime_ns = received->start_realtime_ns};
 }
 
 AskDaemon DaemonAt(const std::string& daemon, std::vector<std::string> segment_dirs) {
   std::string fault;
   const std::optional<HttpAddress> address = ParseDaemonAddress(daemon, fault);
-  if (!address) {
-    return [daemon] {
-      return DaemonJudgement{.judgement = {}, .why_not = "--daemon=" + Printable(daemon)};
-    };
-  }
+  if (!address) return [daemon] { return NotOfDaemon("--daemon=" + Printable(daemon)); };
   const auto ask = [segment_dirs = std::move(segment_dirs)](const HttpAddress& at) {
     const PlainAnswer answer = PlainGet({.server = at,
                                          .path = kFindingsPath,
@@ -110,22 +108,19 @@ AskDaemon DaemonAt(const std::string& daemon, std::vector<std::string> segment_d
   return [address = *address, is_default = daemon == kDefaultDaemon, ask] {
     const HttpAddress local{.host = "", .port = "", .socket = std::string(kFindingsSocket)};
     if (is_default && IsProtectedSocket(local.socket)) {
-      DaemonJudgement judged = ask(local);
-      if (judged.judgement) return judged;
+      ShownJudgement judged = ask(local);
+      if (judged.is_of_daemon) return judged;
     }
     return ask(address);
   };
 }
 
 std::string ShownJudgement::Line(int64_t now_ns) const {
-  if (is_of_daemon) {
-    constexpr size_t kDate = sizeof("2023-11-14") - 1, kClock = sizeof("22:13") - 1;
-    const std::string since = TimeText(since_realtime_ns);
-    return since.size() > kDate + 1 + kClock
-               ? fmt::format("Judged by the daemon since {} {} UTC.", since.substr(0, kDate),
-                             since.substr(kDate + 1, kClock))
-               : "Judged by the daemon.";
-  }
+  constexpr int64_t kSecondNs = 1000000000;
+  if (is_of_daemon && since_realtime_ns <= 0) return "Judged by the daemon.";
+  if (is_of_daemon)
+    return fmt::format("Judged by the daemon since {:%Y-%m-%d %H:%M} UTC.",
+                       fmt::gmtime(since_realtime_ns / kSecondNs));
   const double seconds = static_cast<double>(now_ns - since_realtime_ns) / 1e9;
   return fmt::format("Judged here {}: {}.",
                      seconds > 0 ? "for " + DurationText(seconds) : "by one look",
@@ -138,26 +133,25 @@ nlohmann::ordered_json ShownJudgement::Json() const {
           {"reason", why_not_of_daemon}};
 }
 
-ShownJudgement Shown(DaemonJudgement of_daemon, Judgement own, int64_t own_since_realtime_ns) {
-  if (of_daemon.judgement)
-    return {.judgement = std::move(*of_daemon.judgement),
-            .is_of_daemon = true,
-            .since_realtime_ns = of_daemon.since_realtime_ns};
-  return {.judgement = std::move(own),
-          .since_realtime_ns = own_since_realtime_ns,
-          .why_not_of_daemon = std::move(of_daemon.why_not)};
+ShownJudgement Shown(ShownJudgement of_daemon, Judgement own, int64_t own_since_realtime_ns) {
+  if (of_daemon.is_of_daemon) return of_daemon;
+  of_daemon.judgement = std::move(own);
+  of_daemon.since_realtime_ns = own_since_realtime_ns;
+  return of_daemon;
 }
 
-DaemonWatch::DaemonWatch(AskDaemon ask) : ask_(std::move(ask)) { Ask(); }
+DaemonWatch::DaemonWatch(AskDaemon ask) : ask_(std::move(ask)) {
+  Ask();
+  question_.wait_for(kFirstScreenPatience);
+}
 
 void DaemonWatch::Ask() {
   asked_at_ = std::chrono::steady_clock::now();
   question_ = std::async(std::launch::async, ask_);
 }
 
-DaemonJudgement DaemonWatch::Latest() {
-  const auto patience = std::exchange(patience_, std::chrono::milliseconds(0));
-  if (question_.valid() && question_.wait_for(patience) == std::future_status::ready)
+ShownJudgement DaemonWatch::Latest() {
+  if (question_.valid() && question_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
     latest_ = question_.get();
   if (!question_.valid() && std::chrono::steady_clock::now() >= asked_at_ + kDaemonInterval) Ask();
   return latest_;

@@ -38,21 +38,6 @@ bool IsProtectedSocket(const std::string& path);
 // daemon is on this node. Nothing for others; then `fault` says why.
 std::optional<HttpAddress> ParseDaemonAddress(std::string_view url, std::string& fault);
 
-struct DaemonJudgement {
-  std::optional<Judgement> judgement;
-  int64_t since_realtime_ns = 0;  // start of the daemon
-  std::string why_not;            // where there is no judgement
-};
-
-// The judgement in the answer of the daemon at `address`, for a command that watches `watched`.
-// Pure.
-DaemonJudgement JudgementIn(const PlainAnswer& answer, const HttpAddress& address,
-                            const WatchedDirectories& watched);
-
-using AskDaemon = std::function<DaemonJudgement()>;
-// Asks the daemon at `daemon`, a value of --daemon that is right, for as long as kDaemonPatience.
-AskDaemon DaemonAt(const std::string& daemon, std::vector<std::string> segment_dirs);
-
 // A judgement, and whose it is.
 struct ShownJudgement {
   Judgement judgement;
@@ -65,32 +50,40 @@ struct ShownJudgement {
   nlohmann::ordered_json Json() const;
 };
 
+// The judgement in the answer of the daemon at `address`, for a command that watches `watched`; or
+// why there is none. Pure.
+ShownJudgement JudgementIn(const PlainAnswer& answer, const HttpAddress& address,
+                           const WatchedDirectories& watched);
+
+using AskDaemon = std::function<ShownJudgement()>;
+// Asks the daemon at `daemon`, a value of --daemon that is right, for as long as kDaemonPatience.
+AskDaemon DaemonAt(const std::string& daemon, std::vector<std::string> segment_dirs);
+
 // That of the daemon, or `own`, whose judge began at `own_since_realtime_ns`.
-ShownJudgement Shown(DaemonJudgement of_daemon, Judgement own, int64_t own_since_realtime_ns);
+ShownJudgement Shown(ShownJudgement of_daemon, Judgement own, int64_t own_since_realtime_ns);
 
 // Between two questions. An answer may be 0.5 s old, and the daemon looks every 5 s.
 inline constexpr std::chrono::seconds kDaemonInterval{2};
 // A first screen is late by at most this much, so that it can show the daemon's judgement.
 inline constexpr std::chrono::milliseconds kFirstScreenPatience{500};
 
-// The daemon's judgement for a screen, which never waits for it. Its end waits for a question that
+// The daemon's judgement for a screen: Latest() never waits. Its end waits for a question that
 // is under way, at most kDaemonPatience.
 class DaemonWatch {
  public:
-  // Asks at once.
+  // Asks at once, and waits for the answer for kFirstScreenPatience.
   explicit DaemonWatch(AskDaemon ask);
 
-  // The latest answer. Before the first one it waits for kFirstScreenPatience, once.
-  DaemonJudgement Latest();
+  // The latest answer.
+  ShownJudgement Latest();
 
  private:
   void Ask();
 
   const AskDaemon ask_;
-  std::chrono::milliseconds patience_ = kFirstScreenPatience;
   std::chrono::steady_clock::time_point asked_at_;
-  DaemonJudgement latest_{.judgement = {}, .why_not = "the daemon has not answered yet"};
-  std::future<DaemonJudgement> question_;  // valid while one is under way; last: it uses `ask_`
+  ShownJudgement latest_{.judgement = {}, .why_not_of_daemon = "the daemon has not answered yet"};
+  std::future<ShownJudgement> question_;  // valid while one is under way; last: it uses `ask_`
 };
 
 }  // namespace nccl_exporter::exporter

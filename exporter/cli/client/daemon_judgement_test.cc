@@ -45,15 +45,15 @@ PlainAnswer AnswerThatWatches(const WatchedDirectories& watched) {
 }
 
 std::string WhyNot(const PlainAnswer& answer) {
-  const DaemonJudgement judged = JudgementIn(answer, kAddress, kWatched);
-  EXPECT_FALSE(judged.judgement);
-  return judged.why_not;
+  const ShownJudgement judged = JudgementIn(answer, kAddress, kWatched);
+  EXPECT_FALSE(judged.is_of_daemon);
+  return judged.why_not_of_daemon;
 }
 
 TEST(DaemonJudgementTest, IsThatOfADaemonThatWatchesTheSame) {
-  const DaemonJudgement judged = JudgementIn(AnswerThatWatches(kWatched), kAddress, kWatched);
-  ASSERT_TRUE(judged.judgement) << judged.why_not;
-  EXPECT_EQ(judged.judgement->compared_operations, 9u);
+  const ShownJudgement judged = JudgementIn(AnswerThatWatches(kWatched), kAddress, kWatched);
+  ASSERT_TRUE(judged.is_of_daemon) << judged.why_not_of_daemon;
+  EXPECT_EQ(judged.judgement.compared_operations, 9u);
   EXPECT_EQ(judged.since_realtime_ns, 1700000000 * kSecondNs);
 }
 
@@ -139,16 +139,16 @@ TEST(DaemonAddressTest, IsOneOfThisNode) {
 TEST(ShownJudgementTest, SaysWhoseItIs) {
   Judgement own;
   own.communicators = 1;
-  ShownJudgement shown =
-      Shown({.judgement = {}, .why_not = "no daemon at 127.0.0.1:9828"}, own, 100 * kSecondNs);
+  ShownJudgement shown = Shown(
+      {.judgement = {}, .why_not_of_daemon = "no daemon at 127.0.0.1:9828"}, own, 100 * kSecondNs);
   EXPECT_EQ(shown.judgement.communicators, 1u);
   EXPECT_EQ(shown.Line(140 * kSecondNs), "Judged here for 40 s: no daemon at 127.0.0.1:9828.");
   EXPECT_EQ(shown.Line(100 * kSecondNs), "Judged here by one look: no daemon at 127.0.0.1:9828.");
   EXPECT_EQ(json(shown.Json()),
             (json{{"by", "command"}, {"since", 100}, {"reason", "no daemon at 127.0.0.1:9828"}}));
   shown = Shown({.judgement = Judgement{.findings = {}, .communicators = 7},
-                 .since_realtime_ns = 1700000000 * kSecondNs,
-                 .why_not = ""},
+                 .is_of_daemon = true,
+                 .since_realtime_ns = 1700000000 * kSecondNs},
                 own, 0);
   EXPECT_EQ(shown.judgement.communicators, 7u);
   EXPECT_EQ(shown.Line(0), "Judged by the daemon since 2023-11-14 22:13 UTC.");
@@ -156,8 +156,8 @@ TEST(ShownJudgementTest, SaysWhoseItIs) {
 }
 
 TEST(DaemonWatchTest, TheFirstScreenHasTheFirstAnswer) {
-  DaemonWatch watch([] { return DaemonJudgement{.judgement = Judgement(), .why_not = ""}; });
-  EXPECT_TRUE(watch.Latest().judgement);
+  DaemonWatch watch([] { return ShownJudgement{.judgement = {}, .is_of_daemon = true}; });
+  EXPECT_TRUE(watch.Latest().is_of_daemon);
 }
 
 TEST(DaemonWatchTest, ADaemonThatDoesNotAnswerHoldsNoScreen) {
@@ -165,9 +165,9 @@ TEST(DaemonWatchTest, ADaemonThatDoesNotAnswerHoldsNoScreen) {
   std::shared_future<void> release = released.get_future().share();
   DaemonWatch watch([release] {
     release.wait();
-    return DaemonJudgement{.judgement = Judgement(), .why_not = ""};
+    return ShownJudgement{.judgement = {}, .is_of_daemon = true};
   });
-  EXPECT_EQ(watch.Latest().why_not, "the daemon has not answered yet");
+  EXPECT_EQ(watch.Latest().why_not_of_daemon, "the daemon has not answered yet");
   released.set_value();
 }
 

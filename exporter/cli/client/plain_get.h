@@ -10,10 +10,21 @@
 #include <string>
 #include <string_view>
 
-#include "exporter/cli/client/connection.h"
 #include "exporter/cli/client/http_address.h"
 
 namespace nccl_exporter::exporter {
+
+// As tls_config of Prometheus' HTTP clients. Empty files: the authorities of the system, and no
+// certificate of our own.
+struct TlsSettings {
+  std::string ca_file;
+  std::string certificate_file;
+  std::string key_file;
+  std::string server_name;  // empty: the host of the request
+  bool skips_verification = false;
+
+  bool operator==(const TlsSettings&) const = default;
+};
 
 struct PlainRequest {
   HttpAddress server;

@@ -129,14 +129,14 @@ class Reader {
 
 }  // namespace
 
-std::optional<HttpConfig> ReadHttpConfig(const std::string& path, std::string& fault) {
-  if (path.empty()) return HttpConfig();
+HttpConfig ReadHttpConfig(const std::string& path) {
+  if (path.empty()) return {};
   try {
     return Reader(std::filesystem::path(path).parent_path()).Read(YAML::Load(TextOfFile(path)));
   } catch (const std::exception& wrong) {
-    fault = path + ": " + wrong.what();
+    std::string fault = path + ": " + wrong.what();
     std::ranges::replace(fault, '\n', ' ');
-    return std::nullopt;
+    throw std::runtime_error(fault);
   }
 }
 

@@ -4,10 +4,9 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <string>
 
-#include "exporter/cli/client/connection.h"
+#include "exporter/cli/client/plain_get.h"
 
 namespace nccl_exporter::exporter {
 
@@ -21,8 +20,7 @@ struct HttpConfig {
 
 // Reads a configuration: basic_auth, authorization, tls_config and http_headers. Other keys are
 // refused, since they would silently have no effect. Paths in it are relative to the file. No path:
-// no login, and the system's authorities. Nothing if it is wrong; then `fault` says why, in one
-// line.
-std::optional<HttpConfig> ReadHttpConfig(const std::string& path, std::string& fault);
+// no login, and the system's authorities. Throws std::runtime_error with one line if it is wrong.
+HttpConfig ReadHttpConfig(const std::string& path);
 
 }  // namespace nccl_exporter::exporter

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <optional>
+#include <stdexcept>
 #include <string>
 
 #include "collector/testing/scratch_directory.h"
@@ -17,23 +17,22 @@ class HttpConfigTest : public testing::Test {
   void Write(const std::string& name, const std::string& text) const {
     std::ofstream(scratch_.path() + '/' + name) << text;
   }
-  std::optional<HttpConfig> Read(const std::string& yaml, std::string& fault) const {
-    Write("http.yml", yaml);
-    return ReadHttpConfig(scratch_.path() + "/http.yml", fault);
-  }
   HttpConfig Config(const std::string& yaml) const {
-    std::string fault;
-    const std::optional<HttpConfig> config = Read(yaml, fault);
-    EXPECT_TRUE(config.has_value()) << fault;
-    return config.value_or(HttpConfig());
+    Write("http.yml", yaml);
+    return ReadHttpConfig(scratch_.path() + "/http.yml");
   }
   // Without the path.
   std::string FaultOf(const std::string& yaml) const {
-    std::string fault;
-    EXPECT_FALSE(Read(yaml, fault).has_value()) << yaml;
-    EXPECT_EQ(fault.find('\n'), std::string::npos);
-    EXPECT_TRUE(fault.starts_with(scratch_.path() + "/http.yml: ")) << fault;
-    return fault.substr(fault.find(": ") + 2);
+    try {
+      Config(yaml);
+    } catch (const std::runtime_error& wrong) {
+      const std::string fault = wrong.what();
+      EXPECT_EQ(fault.find('\n'), std::string::npos);
+      EXPECT_TRUE(fault.starts_with(scratch_.path() + "/http.yml: ")) << fault;
+      return fault.substr(fault.find(": ") + 2);
+    }
+    ADD_FAILURE() << "is not refused: " << yaml;
+    return "";
   }
 
   const collector::ScratchDirectory scratch_;
@@ -54,9 +53,12 @@ TEST_F(HttpConfigTest, ReadsSecretsFromFilesBesideIt) {
             "Authorization: Bearer abc\r\n");
   EXPECT_EQ(FaultOf("authorization: {credentials_file: none}"),
             "cannot read " + scratch_.path() + "/none: No such file or directory");
-  std::string fault;
-  EXPECT_FALSE(ReadHttpConfig("/none.yml", fault).has_value());
-  EXPECT_EQ(fault, "/none.yml: cannot read /none.yml: No such file or directory");
+  try {
+    ReadHttpConfig("/none.yml");
+    ADD_FAILURE() << "no file is refused";
+  } catch (const std::runtime_error& wrong) {
+    EXPECT_STREQ(wrong.what(), "/none.yml: cannot read /none.yml: No such file or directory");
+  }
 }
 
 TEST_F(HttpConfigTest, HasTheTlsOfPrometheus) {

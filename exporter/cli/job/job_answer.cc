@@ -9,12 +9,10 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
-#include "exporter/cli/job/http_config.h"
 #include "exporter/cli/job/job_report.h"
 #include "exporter/findings/words.h"
 #include "exporter/text/text_table.h"
@@ -229,8 +227,7 @@ std::string Answer(const JobRequest& request, const AskSamples& ask, const Warni
 
 }  // namespace
 
-std::string AnswerAbout(const JobRequest& request, const AskPrometheus& ask, size_t columns,
-                        std::string& fault) {
+std::string AnswerAbout(const JobRequest& request, const AskPrometheus& ask, size_t columns) {
   Warnings warnings;
   const AskSamples ask_and_note = [&](const std::string& query) {
     QueryAnswer answer = ask(query);
@@ -238,24 +235,15 @@ std::string AnswerAbout(const JobRequest& request, const AskPrometheus& ask, siz
       if (warnings.size() < kMostWarnings && std::ranges::count(warnings, warning) == 0)
         warnings.push_back(warning);
     }
-    if (!answer.fault.empty()) throw std::runtime_error(answer.fault);
     return std::move(answer.samples);
   };
   try {
     return Answer(request, ask_and_note, warnings, columns);
   } catch (const std::runtime_error& wrong) {
+    if (warnings.empty()) throw;
     // A job that is missing may be in the part that did not come.
-    fault = wrong.what() + (warnings.empty() ? "" : "; the " + WarningText(warnings));
-    return "";
+    throw std::runtime_error(wrong.what() + ("; the " + WarningText(warnings)));
   }
-}
-
-std::string AnswerAbout(const JobRequest& request, size_t columns, std::string& fault) {
-  const std::optional<HttpAddress> address = ParseHttpAddress(request.prometheus, fault);
-  if (!address) return "";
-  std::optional<HttpConfig> config = ReadHttpConfig(request.http_config_file, fault);
-  if (!config) return "";
-  return AnswerAbout(request, PrometheusAt(*address, *std::move(config)), columns, fault);
 }
 
 }  // namespace nccl_exporter::exporter

@@ -6,23 +6,21 @@
 #include <cstddef>
 #include <string>
 
+#include "exporter/cli/client/http_address.h"
 #include "exporter/cli/job/prometheus.h"
 
 namespace nccl_exporter::exporter {
 
 // As given on the command line.
 struct JobRequest {
-  std::string prometheus{kDefaultPrometheus};  // a right address
-  std::string http_config_file = {};           // empty: none
-  SampleLabels wanted = {};                    // of kJobLabels; nothing: the only job
+  HttpAddress prometheus{.host = "localhost", .port = "9090"};
+  std::string http_config_file = {};  // empty: none
+  SampleLabels wanted = {};           // of kJobLabels; nothing: the only job
   bool is_json = false;
 };
 
-// The text to print: the job, or the jobs if several match, in so many columns (0: no limit). Empty
-// if there is none; then `fault` says why, in one line.
-std::string AnswerAbout(const JobRequest& request, const AskPrometheus& ask, size_t columns,
-                        std::string& fault);
-// The answer of the server that the request names.
-std::string AnswerAbout(const JobRequest& request, size_t columns, std::string& fault);
+// The text to print: the job, or the jobs if several match, in so many columns (0: no limit).
+// Throws std::runtime_error with one line if there is none.
+std::string AnswerAbout(const JobRequest& request, const AskPrometheus& ask, size_t columns);
 
 }  // namespace nccl_exporter::exporter

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <stdexcept>
 #include <utility>
 
 #include "exporter/text/text_table.h"
@@ -71,14 +72,20 @@ class JobAnswerTest : public testing::Test {
   std::string Text(const JobRequest& request = {}, size_t columns = 80) {
     const AskPrometheus ask = [&](const std::string& query) {
       queries_.push_back(query);
-      QueryAnswer answer{.samples = {}, .fault = fault_, .warnings = warnings_};
+      if (!fault_.empty()) throw std::runtime_error(fault_);
+      QueryAnswer answer{.samples = {}, .warnings = warnings_};
       for (const auto& [part, samples] : answers_) {
         if (query.find(part) != std::string::npos) answer.samples = samples;
       }
       return answer;
     };
     failure_.clear();
-    return AnswerAbout(request, ask, columns, failure_);
+    try {
+      return AnswerAbout(request, ask, columns);
+    } catch (const std::runtime_error& wrong) {
+      failure_ = wrong.what();
+      return "";
+    }
   }
   json Read() { return json::parse(Text({.is_json = true})); }
 

@@ -109,31 +109,23 @@ std::string Quoted(std::string_view text) {
 }
 
 QueryAnswer SamplesIn(const PlainAnswer& answer, const std::string& where) {
-  QueryAnswer result;
-  result.fault = FaultOf(answer, where);
-  if (!result.fault.empty()) {
-    result.fault = PrintablePath(result.fault);
-    return result;
-  }
   const auto refuse_depth = [](int depth, Json::parse_event_t, Json&) {
     if (depth > kMostLevels) throw std::invalid_argument("it has too many levels");
     return true;
   };
+  std::string fault = FaultOf(answer, where);
+  if (!fault.empty()) throw std::runtime_error(PrintablePath(fault));
   try {
     const Json json = Json::parse(answer.body, refuse_depth);
-    if (json.value("status", "") == "success" && answer.status == kOk) {
-      result.samples = Vector(json);
-      result.warnings = WarningsOf(json);
-    } else {
-      result.fault = fmt::format("{} answers: {}", where, json.value("error", "no reason"));
-    }
+    if (json.value("status", "") == "success" && answer.status == kOk)
+      return {.samples = Vector(json), .warnings = WarningsOf(json)};
+    fault = fmt::format("{} answers: {}", where, json.value("error", "no reason"));
   } catch (const std::exception& wrong) {
-    result.fault = answer.status == kOk
-                       ? fmt::format("the answer of {} is not understood: {}", where, wrong.what())
-                       : fmt::format("{} answers with status {}", where, answer.status);
+    fault = answer.status == kOk
+                ? fmt::format("the answer of {} is not understood: {}", where, wrong.what())
+                : fmt::format("{} answers with status {}", where, answer.status);
   }
-  result.fault = PrintablePath(result.fault);
-  return result;
+  throw std::runtime_error(PrintablePath(fault));
 }
 
 AskPrometheus PrometheusAt(HttpAddress address, HttpConfig config) {

@@ -16,7 +16,6 @@
 
 namespace nccl_exporter::exporter {
 
-inline constexpr std::string_view kDefaultPrometheus = "http://localhost:9090";
 // For one query. Prometheus' own limit (--query.timeout) is longer, and a person waits.
 inline constexpr std::chrono::milliseconds kQueryPatience{30000};
 // All recorded series of 4,096 ranks that hang in 30 communicators take 40 MB.
@@ -38,19 +37,18 @@ struct Sample {
 using Samples = std::vector<Sample>;
 
 struct QueryAnswer {
-  Samples samples;    // in the order of their labels
-  std::string fault;  // why there are none; empty: this is the answer
+  Samples samples;  // in the order of their labels
   // Why it may be a part only, as the server says: `warnings` of Prometheus and Thanos,
   // `isPartial` of VictoriaMetrics. Texts that a terminal only shows.
   std::vector<std::string> warnings = {};
 };
 
 using AskPrometheus = std::function<QueryAnswer(const std::string& query)>;
-// Asks the server at `address`, for as long as kQueryPatience.
+// Asks the server at `address`, for as long as kQueryPatience. Throws as SamplesIn().
 AskPrometheus PrometheusAt(HttpAddress address, HttpConfig config);
 
 // The vector in an answer, from the server that `where` names. Pure, for any thread. Values may be
-// anything, and labels any text.
+// anything, and labels any text. Throws std::runtime_error with one line where there is none.
 QueryAnswer SamplesIn(const PlainAnswer& answer, const std::string& where);
 
 // As a value of a matcher in PromQL, with its quotes.

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// The short commands, `inflight`, `job`, `doctor` and `dump`, and what all commands use.
+#include "exporter/cli/commands.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "collector/collector.h"
+#include "exporter/cli/client/daemon_judgement.h"
+#include "exporter/cli/client/http_address.h"
+#include "exporter/cli/doctor/checks.h"
+#include "exporter/cli/job/http_config.h"
+#include "exporter/cli/job/job_answer.h"
+#include "exporter/cli/job/prometheus.h"
+#include "exporter/cli/node_access.h"
+#include "exporter/cli/segment_dump.h"
+#include "exporter/cli/terminal.h"
+#include "exporter/findings/in_flight_table.h"
+#include "exporter/findings/node_judge.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+int Dump(const std::string& path) {
+  collector::SegmentError error{};
+  std::string detail;
+  const std::optional<collector::ProcessSnapshot> process =
+      collector::ReadSegmentFile(path, &error, &detail);
+  if (process) return Print(DumpText(*process));
+  if (error == collector::SegmentError::kCount)
+    return Fail(kRuntimeFailure, path + ": not ready: " + detail);
+  return Fail(kRuntimeFailure,
+              path + ": " + std::string(NameOf(error)) + (detail.empty() ? "" : ": " + detail));
+}
+
+}  // namespace
+
+int Fail(int exit_code, const std::string& message) {
+  std::fprintf(stderr, "nccl-exporter: %s\n", message.c_str());
+  return exit_code;
+}
+
+int Print(const std::string& text) {
+  const bool is_written =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  return is_written ? kSuccess : Fail(kRuntimeFailure, "cannot write to standard output");
+}
+
+CLI::Option* AddChecked(CLI::App& app, const std::string& flag,
+                        std::function<std::string(const std::string& value)> store,
+                        const std::string& help) {
+  const auto take = [flag, store = std::move(store)](const std::string& value) {
+    const std::string fault = store(value);
+    if (!fault.empty())
+      throw CLI::ValidationError("invalid value '" + value + "' of " + flag + ": " + fault);
+  };
+  return app.add_option_function<std::string>(flag, take, help);
+}
+
+void AddDaemonFlag(CLI::App& app, std::string& daemon) {
+  const auto store = [&daemon](const std::string& value) {
+    std::string fault;
+    if (value != kNoDaemon) ParseDaemonAddress(value, fault);
+    daemon = value;
+    return fault;
+  };
+  AddChecked(app, "--daemon", store,
+             "Address of this node's daemon, whose findings are shown: http://HOST:PORT, "
+             "unix:/PATH, or none for findings of the command itself. TLS and passwords are not "
+             "supported. Without it, the daemon's socket is asked first: " +
+                 std::string(kFindingsSocket))
+      ->default_str(std::string(kDefaultDaemon));
+}
+
+Command InFlightCommand() {
+  struct Request {
+    bool is_json = false;
+    std::string daemon{kDefaultDaemon};
+  };
+  const auto request = std::make_shared<Request>();
+  return {.name = "inflight",
+          .help = "Print findings and which rank is in which collective, from --segment.dir.",
+          .daemon_flags = {"--segment.dir", "--findings.config"},
+          .add_flags =
+              [request](CLI::App& app) {
+                app.add_flag("--json", request->is_json, "Print one JSON object.");
+                AddDaemonFlag(app, request->daemon);
+              },
+          .run =
+              [request](const Options& options) {
+                const Thresholds thresholds = ThresholdsOf(options);
+                const auto node = CollectorOf(options).Snapshot();
+                const int64_t now_ns = node->taken_realtime_ns;
+                const ShownJudgement shown =
+                    Shown(DaemonAt(request->daemon, options.segment_dirs)(),
+                          NodeJudge(thresholds).Judge(*node), now_ns);
+                return PrintNode(options, *node,
+                                 request->is_json ? NodeText(options, *node, {}, shown)
+                                                  : shown.Line(now_ns) + '\n' +
+                                                        InFlightText(*node, shown.judgement));
+              }};
+}
+
+void AddJobFlags(CLI::App& app, JobRequest& request) {
+  const auto store = [&request](const std::string& value) {
+    std::string fault;
+    if (const auto address = ParseHttpAddress(value, fault)) request.prometheus = *address;
+    return fault;
+  };
+  AddChecked(app, "--prometheus", store,
+             "Address of Prometheus, or of a server with its HTTP API: "
+             "http[s]://HOST[:PORT][/PREFIX].")
+      ->default_str(request.prometheus.Text());
+  app.add_option("--http.config.file", request.http_config_file,
+                 "File with a login, TLS and headers, as promtool takes it: basic_auth, "
+                 "authorization, tls_config, http_headers.");
+  const auto add_label = [&](const std::string& name, const char* label, const std::string& help) {
+    return app.add_option_function<std::string>(
+        name, [&request, label](const std::string& value) { request.wanted[label] = value; },
+        help + " of the job; '': it has none.");
+  };
+  add_label("--job", "nccl_job", "Name, as Slurm's id,");
+  add_label("--namespace", "namespace", "Namespace");
+  add_label("--cluster", "cluster", "Cluster");
+  add_label("--uid", "uid", "Number of the owner")
+      ->check(CLI::Range(uint32_t{0}, std::numeric_limits<uint32_t>::max()));
+  app.add_flag("--json", request.is_json, "Print one JSON object.");
+}
+
+Command JobCommand() {
+  const auto request = std::make_shared<JobRequest>();
+  return {.name = "job",
+          .help = "Print what Prometheus has of a job: firing alerts, and what the rules recorded.",
+          .add_flags = [request](CLI::App& app) { AddJobFlags(app, *request); },
+          .run =
+              [request](const Options&) {
+                const AskPrometheus ask =
+                    PrometheusAt(request->prometheus, ReadHttpConfig(request->http_config_file));
+                return Print(AnswerAbout(*request, ask, Terminal::columns()));
+              }};
+}
+
+Command DoctorCommand() {
+  constexpr int kMostPid = 1 << 22;  // the kernel's own limit (PID_MAX_LIMIT)
+  const auto pid = std::make_shared<uint64_t>(0);
+  return {
+      .name = "doctor",
+      .help = "Check directories, plugin, NCCL, environment and daemon, and say what to change.",
+      .daemon_flags = {"--web.listen-address", "--segment.dir"},
+      .add_flags =
+          [pid](CLI::App& app) {
+            app.add_option("--pid", *pid, "Process of a training job to check as well.")
+                ->check(CLI::Range(1, kMostPid));
+          },
+      .run =
+          [pid](const Options& options) {
+            const std::vector<Check> checks = Examine({.segment_dirs = options.segment_dirs,
+                                                       .listen_addresses = options.listen_addresses,
+                                                       .pid = *pid},
+                                                      *CollectorOf(options).Snapshot());
+            std::string text;
+            for (const Check& check : checks) text += CheckLine(check) + '\n';
+            const int printed = Print(text);
+            const bool fails = std::ranges::count(checks, Verdict::kFail, &Check::verdict) != 0;
+            return fails ? kRuntimeFailure : printed;
+          }};
+}
+
+Command DumpCommand() {
+  const auto segment = std::make_shared<std::string>();
+  return {.name = "dump",
+          .help = "Print a segment as text.",
+          .add_flags =
+              [segment](CLI::App& app) {
+                app.add_option("SEGMENT", *segment, "File to print.")->required();
+              },
+          .run = [segment](const Options&) { return Dump(*segment); }};
+}
+
+}  // namespace nccl_exporter::exporter
