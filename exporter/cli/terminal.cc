@@ -22,8 +22,9 @@ constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l";  // second screen, n
 constexpr std::string_view kLeave = "\x1b[?25h\x1b[?1049l";
 
 // As xterm sends them; the second form of an arrow is that of the keypad in application mode.
-constexpr std::array<std::pair<std::string_view, Key>, 9> kKeys{{
+constexpr std::array<std::pair<std::string_view, Key>, 10> kKeys{{
     {"q", Key::kEnd},
+    {"Q", Key::kEnd},
     {"k", Key::kUp},
     {"j", Key::kDown},
     {"\x1b[A", Key::kUp},
