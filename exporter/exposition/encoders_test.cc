@@ -16,9 +16,9 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-std::string Encoded(const Encoder& encoder, const Exposition& exposition) {
+std::string Encoded(Format format, const Exposition& exposition) {
   std::string text;
-  encoder.Encode(exposition, text);
+  Encode(format, exposition, text);
   return text;
 }
 
@@ -86,7 +86,7 @@ TEST(TextEncoderTest, NamesACounterWithItsSuffix) {
   const Exposition exposition =
       OneFamily("c_bytes_total", MetricType::kCounter, "bytes",
                 {.group_labels = 1, .variable_labels = 2, .value = 3, .counts = {}});
-  EXPECT_EQ(Encoded(TextEncoder(), exposition),
+  EXPECT_EQ(Encoded(Format::kText, exposition),
             "# HELP c_bytes_total Help.\n# TYPE c_bytes_total "
             "counter\nc_bytes_total{a=\"1\",b=\"2\",own=\"x\"} 3\n");
 }
@@ -95,13 +95,13 @@ TEST(OpenMetricsEncoderTest, NamesACounterWithoutItsSuffixAndTellsTheUnit) {
   const Exposition exposition =
       OneFamily("c_bytes_total", MetricType::kCounter, "bytes",
                 {.group_labels = 1, .variable_labels = 2, .value = 3, .counts = {}});
-  EXPECT_EQ(Encoded(OpenMetricsEncoder(), exposition),
+  EXPECT_EQ(Encoded(Format::kOpenMetrics, exposition),
             "# TYPE c_bytes counter\n# UNIT c_bytes bytes\n# HELP c_bytes Help.\n"
             "c_bytes_total{a=\"1\",b=\"2\",own=\"x\"} 3\n# EOF\n");
 }
 
 TEST(OpenMetricsEncoderTest, TellsNoUnitThatTheNameDoesNotEndIn) {
-  EXPECT_EQ(Encoded(OpenMetricsEncoder(), OneFamily("megabytes", MetricType::kGauge, "bytes", {})),
+  EXPECT_EQ(Encoded(Format::kOpenMetrics, OneFamily("megabytes", MetricType::kGauge, "bytes", {})),
             "# TYPE megabytes gauge\n# HELP megabytes Help.\nmegabytes 0\n# EOF\n");
 }
 
@@ -109,7 +109,7 @@ TEST(TextEncoderTest, ServesAnInfoMetricAsGauge) {
   const Exposition exposition =
       OneFamily("i_info", MetricType::kInfo, "",
                 {.group_labels = 1, .variable_labels = kNoLabels, .value = 1, .counts = {}});
-  EXPECT_EQ(Encoded(TextEncoder(), exposition),
+  EXPECT_EQ(Encoded(Format::kText, exposition),
             "# HELP i_info Help.\n# TYPE i_info gauge\ni_info{a=\"1\",b=\"2\"} 1\n");
 }
 
@@ -117,13 +117,13 @@ TEST(OpenMetricsEncoderTest, ServesAnInfoMetricAsInfo) {
   const Exposition exposition =
       OneFamily("i_info", MetricType::kInfo, "",
                 {.group_labels = kNoLabels, .variable_labels = 2, .value = 1, .counts = {}});
-  EXPECT_EQ(Encoded(OpenMetricsEncoder(), exposition),
+  EXPECT_EQ(Encoded(Format::kOpenMetrics, exposition),
             "# TYPE i info\n# HELP i Help.\ni_info{own=\"x\"} 1\n# EOF\n");
 }
 
 TEST(TextEncoderTest, CumulatesAHistogram) {
   constexpr std::array<uint64_t, 6> kCounts{1, 2, 3, 4, 5, 6};
-  EXPECT_EQ(Encoded(TextEncoder(), OneHistogram(kCounts)),
+  EXPECT_EQ(Encoded(Format::kText, OneHistogram(kCounts)),
             "# HELP h_seconds Help.\n# TYPE h_seconds histogram\n"
             "h_seconds_bucket{a=\"1\",b=\"2\",own=\"x\",le=\"0.5\"} 1\n"
             "h_seconds_bucket{a=\"1\",b=\"2\",own=\"x\",le=\"1\"} 6\n"
@@ -135,7 +135,7 @@ TEST(TextEncoderTest, CumulatesAHistogram) {
 
 TEST(OpenMetricsEncoderTest, SpellsBoundsCanonically) {
   constexpr std::array<uint64_t, 6> kCounts{1, 2, 3, 4, 5, 6};
-  const std::string text = Encoded(OpenMetricsEncoder(), OneHistogram(kCounts));
+  const std::string text = Encoded(Format::kOpenMetrics, OneHistogram(kCounts));
   EXPECT_NE(text.find("own=\"x\",le=\"1.0\"} 6\n"), std::string::npos) << text;
   EXPECT_NE(text.find("own=\"x\",le=\"1.34217728e+08\"} 10\n"), std::string::npos) << text;
 }
@@ -145,7 +145,7 @@ TEST(TextEncoderTest, WritesAHistogramWithoutLabels) {
   Exposition exposition = OneHistogram(kCounts);
   exposition.families[0].series[0].group_labels = exposition.families[0].series[0].variable_labels =
       kNoLabels;
-  const std::string text = Encoded(TextEncoder(), exposition);
+  const std::string text = Encoded(Format::kText, exposition);
   EXPECT_NE(text.find("\nh_seconds_bucket{le=\"0.5\"} 0\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\nh_seconds_sum 7.5\nh_seconds_count 0\n"), std::string::npos) << text;
 }
@@ -157,7 +157,7 @@ TEST(TextEncoderTest, EscapesLabelValuesAndHelp) {
   exposition.labels[1] =
       std::make_shared<const LabelSet>(Labels{{"a", "back\\slash \"quote\" line\nfeed"}});
   exposition.families[0].help = "back\\slash \"quote\" line\nfeed";
-  EXPECT_EQ(Encoded(TextEncoder(), exposition),
+  EXPECT_EQ(Encoded(Format::kText, exposition),
             "# HELP g back\\\\slash \"quote\" line\\nfeed\n# TYPE g gauge\n"
             "g{a=\"back\\\\slash \\\"quote\\\" line\\nfeed\"} 1\n");
 }
@@ -165,13 +165,13 @@ TEST(TextEncoderTest, EscapesLabelValuesAndHelp) {
 TEST(OpenMetricsEncoderTest, EscapesQuotesInHelpToo) {
   Exposition exposition = OneFamily("g", MetricType::kGauge, "", {});
   exposition.families[0].help = "a \"quote\"";
-  EXPECT_EQ(Encoded(OpenMetricsEncoder(), exposition),
+  EXPECT_EQ(Encoded(Format::kOpenMetrics, exposition),
             "# TYPE g gauge\n# HELP g a \\\"quote\\\"\ng 0\n# EOF\n");
 }
 
 TEST(EncodersTest, LeaveFamiliesWithoutSeriesOut) {
-  EXPECT_EQ(Encoded(TextEncoder(), ExpositionOfCatalogue()), "");
-  EXPECT_EQ(Encoded(OpenMetricsEncoder(), ExpositionOfCatalogue()), "# EOF\n");
+  EXPECT_EQ(Encoded(Format::kText, ExpositionOfCatalogue()), "");
+  EXPECT_EQ(Encoded(Format::kOpenMetrics, ExpositionOfCatalogue()), "# EOF\n");
 }
 
 TEST(MetricFamilyTest, ClassicBoundsAreNativeBounds) {

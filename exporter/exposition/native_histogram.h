@@ -45,69 +45,61 @@ struct NativeHistogram {
   void Set(const HistogramScale::Native& scale, std::span<const uint64_t> counts);
 
  private:
-  // The bucket that holds bucket `index` when the resolution is halved `halvings` times: the
-  // quotient rounded up, because buckets include their upper bound.
-  static int MergedIndex(int index, int halvings) { return ((index - 1) >> halvings) + 1; }
+  struct Bucket {
+    int index;
+    uint64_t count;
+  };
 
-  // Calls visit(index, count) for each bucket that is not empty, in order.
-  template <typename Visit>
-  static void ForEachBucket(const HistogramScale::Native& scale, std::span<const uint64_t> counts,
-                            int halvings, Visit visit) {
-    int merged = 0;
-    uint64_t sum = 0;
-    for (size_t i = 1; i < counts.size(); ++i) {
-      if (counts[i] == 0) continue;
-      const int index = MergedIndex(scale.first_bound + static_cast<int>(i), halvings);
-      if (index != merged && sum != 0) {
-        visit(merged, sum);
-        sum = 0;
-      }
-      merged = index;
-      sum += counts[i];
-    }
-    if (sum != 0) visit(merged, sum);
-  }
+  void Halve();  // the resolution
 
-  void AddBucket(int index, uint64_t count);
-
-  int next_index_ = 0;  // after the last bucket
-  uint64_t last_count_ = 0;
+  std::vector<Bucket> buckets_;  // those that are not empty, in order
 };
+
+// An index is halved and rounded up, because buckets include their upper bound.
+inline void NativeHistogram::Halve() {
+  --schema;
+  size_t kept = 0;
+  for (const Bucket bucket : buckets_) {
+    const int index = ((bucket.index - 1) >> 1) + 1;
+    if (kept != 0 && buckets_[kept - 1].index == index) {
+      buckets_[kept - 1].count += bucket.count;
+    } else {
+      buckets_[kept++] = {index, bucket.count};
+    }
+  }
+  buckets_.resize(kept);
+}
 
 inline void NativeHistogram::Set(const HistogramScale::Native& scale,
                                  std::span<const uint64_t> counts) {
-  spans.clear();
-  deltas.clear();
-  next_index_ = 0;
-  last_count_ = 0;
   zero_count = counts.front();
   zero_threshold = std::exp2(std::ldexp(scale.first_bound, -scale.schema));
-  int halvings = scale.halvings;
-  for (;; ++halvings) {
-    size_t buckets = 0;
-    ForEachBucket(scale, counts, halvings, [&](int, uint64_t) { ++buckets; });
-    if (buckets <= kNativeBucketLimit) break;
+  buckets_.clear();
+  for (size_t i = 1; i < counts.size(); ++i) {
+    if (counts[i] != 0) buckets_.push_back({scale.first_bound + static_cast<int>(i), counts[i]});
   }
-  schema = scale.schema - halvings;
-  ForEachBucket(scale, counts, halvings,
-                [this](int index, uint64_t count) { AddBucket(index, count); });
-}
-
-inline void NativeHistogram::AddBucket(int index, uint64_t count) {
-  const int gap = index - next_index_;
-  if (spans.empty() || gap > kWidestGap) {
-    spans.push_back({.offset = gap, .length = 0});
-  } else {
-    for (int i = 0; i < gap; ++i) {
-      deltas.push_back(-static_cast<int64_t>(last_count_));
-      last_count_ = 0;
+  schema = scale.schema;
+  while (schema > scale.schema - scale.halvings || buckets_.size() > kNativeBucketLimit) Halve();
+  spans.clear();
+  deltas.clear();
+  int next_index = 0;  // after the last bucket
+  uint64_t last_count = 0;
+  for (const auto& [index, count] : buckets_) {
+    const int gap = index - next_index;
+    if (spans.empty() || gap > kWidestGap) {
+      spans.push_back({.offset = gap, .length = 0});
+    } else {
+      for (int i = 0; i < gap; ++i) {
+        deltas.push_back(-static_cast<int64_t>(last_count));
+        last_count = 0;
+      }
+      spans.back().length += static_cast<uint32_t>(gap);
     }
-    spans.back().length += static_cast<uint32_t>(gap);
+    deltas.push_back(static_cast<int64_t>(count - last_count));
+    ++spans.back().length;
+    last_count = count;
+    next_index = index + 1;
   }
-  deltas.push_back(static_cast<int64_t>(count - last_count_));
-  ++spans.back().length;
-  last_count_ = count;
-  next_index_ = index + 1;
 }
 
 }  // namespace nccl_exporter::exporter

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 namespace nccl_exporter::exporter {
 
@@ -43,20 +42,8 @@ inline char* WriteNumber(char* out, double value) {
 // this spelling, and two spellings of one bound would be two series.
 inline std::string BoundText(double bound) {
   if (std::isinf(bound)) return bound > 0 ? "+Inf" : "-Inf";
-  // Go's rule for the shortest form of %g.
-  constexpr int kLeastFixedExponent = -4;
-  constexpr int kLeastScientificExponent = 6;
   char text[kNumberTextBytes];
-  char* end = std::to_chars(text, text + sizeof text, bound, std::chars_format::scientific).ptr;
-  const std::string_view scientific(text, static_cast<size_t>(end - text));
-  int exponent = 0;
-  const size_t mark = scientific.rfind('e');
-  const char* digits = text + mark + (scientific[mark + 1] == '+' ? 2 : 1);
-  std::from_chars(digits, end, exponent);
-  if (exponent < kLeastFixedExponent || exponent >= kLeastScientificExponent)
-    return std::string(scientific);
-  end = std::to_chars(text, text + sizeof text, bound, std::chars_format::fixed).ptr;
-  return std::string(text, end);
+  return {text, std::to_chars(text, text + sizeof text, bound, std::chars_format::general).ptr};
 }
 
 // BoundText() with a point or an exponent in any case, "1.0" for 1: the canonical form of

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ProtobufEncoder. It writes the innermost message first, because a message is preceded by its
+// EncodeProtobuf(). It writes the innermost message first, because a message is preceded by its
 // length.
 #include <cstdint>
 #include <string>
@@ -147,7 +147,7 @@ class FamilyMessages {
 
 }  // namespace
 
-void ProtobufEncoder::Encode(const Exposition& exposition, std::string& out) const {
+void EncodeProtobuf(const Exposition& exposition, std::string& out) {
   FamilyMessages messages(exposition, out);
   for (const Family& family : exposition.families) {
     if (!family.series.empty()) messages.Append(family);

@@ -23,7 +23,7 @@ constexpr int64_t kCreatedNs = 1700000000250000000;
 
 std::vector<decoded::MetricFamily> Families(const Exposition& exposition) {
   std::string body;
-  ProtobufEncoder().Encode(exposition, body);
+  EncodeProtobuf(exposition, body);
   return DecodedFamilies(body);
 }
 

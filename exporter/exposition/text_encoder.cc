@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TextEncoder and OpenMetricsEncoder.
+// Encode(), and the two text formats.
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
@@ -25,40 +25,17 @@ void AppendWith(std::string& out, size_t bytes, WriteFunction write) {
   out.resize(static_cast<size_t>(end - out.data()));
 }
 
-// Sample lines, which both formats share except for the spelling of bucket bounds. This is the
-// inner loop of a scrape: a sample is a few copies (label sets are rendered before) and one number,
-// and allocates nothing.
-class SampleText {
- public:
-  using SpellBound = std::string (*)(double bound);
+std::string_view LabelsText(const Exposition& exposition, LabelsId id) {
+  return exposition.labels[id]->text();
+}
 
-  // Keeps a reference to `exposition`.
-  SampleText(const Exposition& exposition, SpellBound spell_bound)
-      : exposition_(exposition), spell_bound_(spell_bound) {}
-
-  // Appends the samples of a family of `exposition`.
-  void Append(const Family& family, std::string& out) const {
-    if (family.type != MetricType::kHistogram) return AppendScalars(family, out);
-    std::vector<std::string> bounds;
-    for (const double bound : family.scale.bounds) bounds.push_back(spell_bound_(bound));
-    for (const Series& series : family.series) AppendHistogram(family, series, bounds, out);
-  }
-
- private:
-  std::string_view LabelsText(LabelsId id) const { return exposition_.labels[id]->text(); }
-  void AppendScalars(const Family& family, std::string& out) const;
-  void AppendHistogram(const Family& family, const Series& series,
-                       const std::vector<std::string>& bounds, std::string& out) const;
-
-  const Exposition& exposition_;
-  SpellBound spell_bound_;
-};
-
-void SampleText::AppendScalars(const Family& family, std::string& out) const {
+// This is the inner loop of a scrape: a sample is a few copies (label sets are rendered before) and
+// one number, and allocates nothing.
+void AppendScalars(const Exposition& exposition, const Family& family, std::string& out) {
   constexpr size_t kPunctuationBytes = 8;  // braces, comma, space and line feed are 5
   for (const Series& series : family.series) {
-    const std::string_view group = LabelsText(series.group_labels);
-    const std::string_view variable = LabelsText(series.variable_labels);
+    const std::string_view group = LabelsText(exposition, series.group_labels);
+    const std::string_view variable = LabelsText(exposition, series.variable_labels);
     const size_t bytes =
         family.name.size() + group.size() + variable.size() + kPunctuationBytes + kNumberTextBytes;
     AppendWith(out, bytes, [&](char* at) {
@@ -78,10 +55,10 @@ void SampleText::AppendScalars(const Family& family, std::string& out) const {
   }
 }
 
-void SampleText::AppendHistogram(const Family& family, const Series& series,
-                                 const std::vector<std::string>& bounds, std::string& out) const {
-  std::string labels(LabelsText(series.group_labels));
-  const std::string_view variable = LabelsText(series.variable_labels);
+void AppendHistogram(const Exposition& exposition, const Family& family, const Series& series,
+                     const std::vector<std::string>& bounds, std::string& out) {
+  std::string labels(LabelsText(exposition, series.group_labels));
+  const std::string_view variable = LabelsText(exposition, series.variable_labels);
   if (!labels.empty() && !variable.empty()) labels += ',';
   labels += variable;
   const std::string bucket =
@@ -118,6 +95,16 @@ void SampleText::AppendHistogram(const Family& family, const Series& series,
   out.append(family.name).append("_count").append(tail).append(std::to_string(count)).append("\n");
 }
 
+// The samples of a family, which both formats share except for the spelling of bucket bounds.
+void AppendSamples(const Exposition& exposition, const Family& family,
+                   std::string (*spell_bound)(double), std::string& out) {
+  if (family.type != MetricType::kHistogram) return AppendScalars(exposition, family, out);
+  std::vector<std::string> bounds;
+  for (const double bound : family.scale.bounds) bounds.push_back(spell_bound(bound));
+  for (const Series& series : family.series)
+    AppendHistogram(exposition, family, series, bounds, out);
+}
+
 // A line that begins with a keyword and the name of a family.
 void AppendLine(std::string_view keyword, std::string_view name, std::string_view text,
                 std::string& out) {
@@ -135,30 +122,29 @@ std::string_view TypeName(MetricType type) {
   return type == MetricType::kHistogram ? "histogram" : "gauge";
 }
 
-}  // namespace
-
-void TextEncoder::Encode(const Exposition& exposition, std::string& out) const {
-  const SampleText samples(exposition, BoundText);
-  for (const Family& family : exposition.families) {
-    if (family.series.empty()) continue;
-    AppendLine("HELP", family.name, Escaped(family.help, false), out);
-    AppendLine("TYPE", family.name, TypeName(family.type), out);
-    samples.Append(family, out);
-  }
+void AppendText(const Exposition& exposition, const Family& family, std::string& out) {
+  AppendLine("HELP", family.name, Escaped(family.help, false), out);
+  AppendLine("TYPE", family.name, TypeName(family.type), out);
+  AppendSamples(exposition, family, BoundText, out);
 }
 
-void OpenMetricsEncoder::Encode(const Exposition& exposition, std::string& out) const {
-  const SampleText samples(exposition, CanonicalBoundText);
+void AppendOpenMetrics(const Exposition& exposition, const Family& family, std::string& out) {
+  const std::string_view name = SampleFamilyName(family);
+  AppendLine("TYPE", name, family.type == MetricType::kInfo ? "info" : TypeName(family.type), out);
+  if (NameEndsInUnit(name, family.unit)) AppendLine("UNIT", name, family.unit, out);
+  AppendLine("HELP", name, Escaped(family.help, true), out);
+  AppendSamples(exposition, family, CanonicalBoundText, out);
+}
+
+}  // namespace
+
+void Encode(Format format, const Exposition& exposition, std::string& out) {
+  if (format == Format::kProtobuf) return EncodeProtobuf(exposition, out);
+  const auto append = format == Format::kText ? AppendText : AppendOpenMetrics;
   for (const Family& family : exposition.families) {
-    if (family.series.empty()) continue;
-    const std::string_view name = SampleFamilyName(family);
-    AppendLine("TYPE", name, family.type == MetricType::kInfo ? "info" : TypeName(family.type),
-               out);
-    if (NameEndsInUnit(name, family.unit)) AppendLine("UNIT", name, family.unit, out);
-    AppendLine("HELP", name, Escaped(family.help, true), out);
-    samples.Append(family, out);
+    if (!family.series.empty()) append(exposition, family, out);
   }
-  out.append("# EOF\n");
+  if (format == Format::kOpenMetrics) out.append("# EOF\n");
 }
 
 }  // namespace nccl_exporter::exporter

@@ -18,8 +18,7 @@ namespace nccl_exporter::exporter {
 
 inline constexpr std::string_view kCollectParameter = "collect[]";
 
-enum class Collect : uint8_t { kWhole, kAlerts, kDetail, kCount };
-inline constexpr size_t kCollectCount = static_cast<size_t>(Collect::kCount);
+enum class Collect : uint8_t { kWhole, kAlerts, kDetail };
 
 constexpr bool Has(Collect collect, MetricPart part) {
   return collect == Collect::kWhole ||

@@ -116,9 +116,9 @@ class SamplesOfMessages {
   Samples samples_;
 };
 
-std::string Encoded(const Encoder& encoder, const Exposition& exposition) {
+std::string Encoded(Format format, const Exposition& exposition) {
   std::string body;
-  encoder.Encode(exposition, body);
+  Encode(format, exposition, body);
   return body;
 }
 
@@ -129,9 +129,9 @@ void ExpectTheSameNumbers(const MetricFilter& filter) {
     Exposition exposition = ExpositionOfCatalogue(filter);
     SeriesMemory memory(filter);
     AddSnapshotFamilies(book, kSeriesLimit, memory, exposition);
-    const Samples text = SamplesOfText(Encoded(TextEncoder(), exposition));
-    const Samples openmetrics = SamplesOfText(Encoded(OpenMetricsEncoder(), exposition));
-    const SamplesOfMessages messages(Encoded(ProtobufEncoder(), exposition));
+    const Samples text = SamplesOfText(Encoded(Format::kText, exposition));
+    const Samples openmetrics = SamplesOfText(Encoded(Format::kOpenMetrics, exposition));
+    const SamplesOfMessages messages(Encoded(Format::kProtobuf, exposition));
     EXPECT_GT(text.size(), 100u);
     EXPECT_EQ(text, openmetrics);
     EXPECT_EQ(text, messages.samples());
@@ -159,7 +159,7 @@ TEST(FormatsTest, ProtobufTellsSinceWhenEveryCounterAndHistogramCounts) {
   SeriesMemory memory;
   AddSnapshotFamilies(ExampleBook(), kSeriesLimit, memory, exposition);
   for (const decoded::MetricFamily& family :
-       DecodedFamilies(Encoded(ProtobufEncoder(), exposition))) {
+       DecodedFamilies(Encoded(Format::kProtobuf, exposition))) {
     for (const decoded::Metric& metric : family.metric()) {
       if (metric.has_gauge()) continue;
       const decoded::Timestamp& created = metric.has_counter()

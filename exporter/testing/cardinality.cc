@@ -10,11 +10,11 @@
 #include <string_view>
 #include <utility>
 
+#include "exporter/exposition/encoder.h"
 #include "exporter/exposition/gzip.h"
 #include "exporter/series/metric_filter.h"
 #include "exporter/web/daemon_metrics.h"
 #include "exporter/web/limits.h"
-#include "exporter/web/page_builder.h"
 #include "proto/droppable_labels.h"
 
 namespace nccl_exporter::exporter {
@@ -43,7 +43,7 @@ Exposition ExpositionOf(const SharedBook& book, const MetricFilter& filter, Coll
 
 std::string Encoded(const Exposition& exposition, Format format) {
   std::string body;
-  EncoderOf(format).Encode(exposition, body);
+  Encode(format, exposition, body);
   return body;
 }
 

@@ -20,19 +20,18 @@ struct GoldenText {
   std::string (*text)();
 };
 
-template <typename FormatEncoder>
-std::string ExampleAs() {
+inline std::string ExampleAs(Format format) {
   Exposition exposition = ExpositionOfCatalogue();
   SeriesMemory memory;
   AddSnapshotFamilies(ExampleBook(), kSeriesLimit, memory, exposition);
   std::string text;
-  FormatEncoder().Encode(exposition, text);
+  Encode(format, exposition, text);
   return text;
 }
 
-inline std::string ExampleAsText() { return ExampleAs<TextEncoder>(); }
+inline std::string ExampleAsText() { return ExampleAs(Format::kText); }
 
-inline std::string ExampleAsOpenMetrics() { return ExampleAs<OpenMetricsEncoder>(); }
+inline std::string ExampleAsOpenMetrics() { return ExampleAs(Format::kOpenMetrics); }
 
 inline std::string ExampleAsDump() { return DumpText(ExampleSnapshot()->processes.front()); }
 

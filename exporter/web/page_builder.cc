@@ -3,36 +3,14 @@
 // is waited for.
 #include "exporter/web/page_builder.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "exporter/exposition/encoder.h"
 #include "exporter/exposition/gzip.h"
 
 namespace nccl_exporter::exporter {
-const Encoder& EncoderOf(Format format) {
-  static const TextEncoder text;
-  static const OpenMetricsEncoder openmetrics;
-  static const ProtobufEncoder protobuf;
-  switch (format) {
-    case Format::kProtobuf:
-      return protobuf;
-    case Format::kOpenMetrics:
-      return openmetrics;
-    case Format::kText:
-      break;
-  }
-  return text;
-}
-
-namespace {
-
-size_t IndexOf(const PageKind& kind) {
-  const size_t body =
-      static_cast<size_t>(kind.collect) * kFormatCount + static_cast<size_t>(kind.format);
-  return 2 * body + static_cast<size_t>(kind.is_compressed);
-}
-
-}  // namespace
 
 PageBuilder::PageBuilder(std::function<Exposition(Collect)> expose, AnswerBudget& budget)
     : expose_(std::move(expose)), budget_(budget), thread_([this] { Run(); }) {}
@@ -48,65 +26,60 @@ PageBuilder::~PageBuilder() {
 
 Page PageBuilder::Get(PageKind kind, Clock::time_point deadline, Refusal& refusal) {
   refusal = Refusal::kScrapeTimeout;
-  const size_t index = IndexOf(kind);
   std::unique_lock lock(mutex_);
   const std::shared_ptr<Round> round = next_;
-  round->wanted.set(index);
+  round->pages.try_emplace(kind);
   is_wanted_.notify_one();
   if (!is_done_.wait_until(lock, deadline, [&] { return round->is_done; })) return nullptr;
   if (round->failure) std::rethrow_exception(round->failure);
   refusal = Refusal::kAnswerBytes;
-  return round->pages[index];
+  return round->pages[kind];
 }
 
 void PageBuilder::Run() {
   std::unique_lock lock(mutex_);
   while (true) {
-    is_wanted_.wait(lock, [this] { return is_stopping_ || next_->wanted.any(); });
+    is_wanted_.wait(lock, [this] { return is_stopping_ || !next_->pages.empty(); });
     if (is_stopping_) return;
     const std::shared_ptr<Round> round = std::exchange(next_, std::make_shared<Round>());
-    const std::bitset<kKinds> wanted = round->wanted;
     lock.unlock();
-    Build(*round, wanted);
+    Build(*round);
     lock.lock();
     round->is_done = true;
     is_done_.notify_all();
   }
 }
 
-void PageBuilder::Build(Round& round, std::bitset<kKinds> wanted) {
+void PageBuilder::Build(Round& round) {
   const auto wants = [&](Collect collect) {
-    constexpr size_t kKindsOfOne = kKinds / kCollectCount;
-    for (size_t i = 0; i < kKindsOfOne; ++i) {
-      if (wanted.test(static_cast<size_t>(collect) * kKindsOfOne + i)) return true;
-    }
-    return false;
+    return std::ranges::any_of(round.pages,
+                               [&](const auto& wanted) { return wanted.first.collect == collect; });
   };
   try {
-    if (wants(Collect::kAlerts)) Encode(expose_(Collect::kAlerts), Collect::kAlerts, wanted, round);
+    if (wants(Collect::kAlerts)) Encode(expose_(Collect::kAlerts), Collect::kAlerts, round);
     if (!wants(Collect::kWhole) && !wants(Collect::kDetail)) return;
     Exposition exposition = expose_(Collect::kWhole);
-    Encode(exposition, Collect::kWhole, wanted, round);
+    Encode(exposition, Collect::kWhole, round);
     KeepOnly(Collect::kDetail, exposition);
-    Encode(exposition, Collect::kDetail, wanted, round);
+    Encode(exposition, Collect::kDetail, round);
   } catch (...) {
     round.failure = std::current_exception();
   }
 }
 
-void PageBuilder::Encode(const Exposition& exposition, Collect collect, std::bitset<kKinds> wanted,
-                         Round& round) {
-  for (const Format format : {Format::kText, Format::kOpenMetrics, Format::kProtobuf}) {
-    const size_t plain = IndexOf({.format = format, .is_compressed = false, .collect = collect});
-    const size_t compressed =
-        IndexOf({.format = format, .is_compressed = true, .collect = collect});
-    if (!wanted.test(plain) && !wanted.test(compressed)) continue;
-    body_.clear();
-    EncoderOf(format).Encode(exposition, body_);
-    if (wanted.test(compressed)) round.pages[compressed] = budget_.Keep(Gzip(body_));
-    if (wanted.test(plain)) round.pages[plain] = budget_.Keep(body_);
-    if (body_.capacity() > kKeptBodyBytes) std::string().swap(body_);
+// Pages of one format follow each other.
+void PageBuilder::Encode(const Exposition& exposition, Collect collect, Round& round) {
+  std::optional<Format> encoded;
+  for (auto& [kind, page] : round.pages) {
+    if (kind.collect != collect) continue;
+    if (encoded != kind.format) {
+      body_.clear();
+      exporter::Encode(kind.format, exposition, body_);
+      encoded = kind.format;
+    }
+    page = budget_.Keep(kind.is_compressed ? Gzip(body_) : body_);
   }
+  if (body_.capacity() > kKeptBodyBytes) std::string().swap(body_);
 }
 
 }  // namespace nccl_exporter::exporter

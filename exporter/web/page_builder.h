@@ -3,19 +3,18 @@
 // a time, the node gives one CPU, one snapshot and one copy of each page.
 #pragma once
 
-#include <array>
-#include <bitset>
 #include <chrono>
+#include <compare>
 #include <condition_variable>
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 
-#include "exporter/exposition/encoder.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/exposition/negotiation.h"
 #include "exporter/http/answer_budget.h"
@@ -28,13 +27,13 @@ struct PageKind {
   Format format = Format::kText;
   bool is_compressed = false;
   Collect collect = Collect::kWhole;
+
+  auto operator<=>(const PageKind&) const = default;
 };
 using Page = std::shared_ptr<const std::string>;
 
 // A page at the limit of series, with labels of the usual length.
 inline constexpr size_t kKeptBodyBytes = size_t{8} << 20;
-
-const Encoder& EncoderOf(Format format);
 
 class PageBuilder {
  public:
@@ -55,20 +54,16 @@ class PageBuilder {
   Page Get(PageKind kind, Clock::time_point deadline, Refusal& refusal);
 
  private:
-  static constexpr size_t kKinds = 2 * kFormatCount * kCollectCount;
-
   // Those who wait for a round own it together, so that its pages are gone with the last answer.
   struct Round {
-    std::bitset<kKinds> wanted;
+    std::map<PageKind, Page> pages;  // that are wanted
     bool is_done = false;
-    std::array<Page, kKinds> pages;
     std::exception_ptr failure;
   };
 
   void Run();
-  void Build(Round& round, std::bitset<kKinds> wanted);
-  void Encode(const Exposition& exposition, Collect collect, std::bitset<kKinds> wanted,
-              Round& round);
+  void Build(Round& round);
+  void Encode(const Exposition& exposition, Collect collect, Round& round);
 
   const std::function<Exposition(Collect)> expose_;
   AnswerBudget& budget_;

@@ -119,7 +119,7 @@ void EncodeProtobuf(benchmark::State& state, const Node& node) {
   std::string body;
   for (auto _ : state) {
     body.clear();
-    ProtobufEncoder().Encode(exposition, body);
+    Encode(Format::kProtobuf, exposition, body);
     benchmark::DoNotOptimize(body);
   }
   Report(state, exposition, body.size());

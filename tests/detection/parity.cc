@@ -145,7 +145,7 @@ void ParityRecord::Take(std::shared_ptr<const collector::NodeSnapshot> node, int
   constexpr size_t kMostSeries = 20'000;
   AddSnapshotFamilies(book, kMostSeries, judge_->memory, exposition, exporter::Collect::kAlerts);
   std::string text;
-  exporter::TextEncoder().Encode(exposition, text);
+  exporter::Encode(exporter::Format::kText, exposition, text);
   if (named_.empty()) begin_realtime_s_ = static_cast<double>(node->taken_realtime_ns) / 1e9;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
