@@ -158,7 +158,7 @@ TEST(MainTest, LivesOnAfterSignalsThatAskForNoEnd) {
 
 TEST(MainTest, SighupReadsTheWebConfigurationAndSaysHowThatWent) {
   const std::string path = TemporaryDirectory() + "/reload.yml";
-  std::ofstream(path) << "http_server_config: {headers: {X-Frame-Options: deny}}";
+  std::ofstream(path) << "basic_auth_users: {}";
   Daemon daemon({"--segment.dir=" + TemporaryDirectory(), "--web.config.file=" + path});
   daemon.process().ReadErrorLine();  // watching
   daemon.process().Signal(SIGHUP);

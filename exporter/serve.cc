@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/serve.h"
-
 #include <malloc.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
@@ -26,13 +24,14 @@
 #include "exporter/commit.h"
 #include "exporter/findings/node_watch.h"
 #include "exporter/http/answer_budget.h"
-#include "exporter/http/host_guard.h"
 #include "exporter/http/http_server.h"
+#include "exporter/http/listening_sockets.h"
 #include "exporter/http/tls_context.h"
 #include "exporter/http/web_guard.h"
 #include "exporter/ledger/book_source.h"
 #include "exporter/ledger/systems_tmpfs.h"
 #include "exporter/log.h"
+#include "exporter/serve.h"
 #include "exporter/service_notifier.h"
 #include "exporter/text/version.h"
 #include "exporter/trace/trace_page.h"
@@ -145,15 +144,6 @@ void LogStart(const Options& options, const HttpServer& server, const HttpServer
   }
 }
 
-// Serves the findings to commands on this node, if the directory of the socket is there. Returns
-// what is wrong, or an empty string.
-std::string StartLocal(const std::string& path, HttpServer& server) {
-  std::error_code error;
-  const std::filesystem::path directory = std::filesystem::path(path).parent_path();
-  if (path.empty() || !std::filesystem::is_directory(directory, error)) return "";
-  return server.StartAtPath(path);
-}
-
 // A log that nobody reads is a fault: lines are lost.
 std::string FaultOfLog(const LogQueue& log) {
   return log.IsBlocked(LogQueue::Clock::now())
@@ -162,26 +152,41 @@ std::string FaultOfLog(const LogQueue& log) {
              : "";
 }
 
-// The guards of the server that --web.config.file and --web.allowed-host ask for.
-struct Guards {
-  std::unique_ptr<WebGuard> web;
-  std::unique_ptr<HostGuard> hosts;
+// `handler` with the guards that --web.config.file and --web.allowed-host ask for.
+HttpHandler Guarded(HttpHandler handler, const WebSecurity& security, const Options& options,
+                    const RefusalCounter& on_refusal) {
+  if (security.file) handler = WithPasswords(*security.file, std::move(handler), on_refusal);
+  if (!options.allowed_hosts.empty())
+    handler = ForHosts(options.allowed_hosts, std::move(handler), on_refusal);
+  return handler;
+}
 
-  // This object outlives the handler that is returned.
-  HttpHandler Around(HttpHandler handler, const WebSecurity& security,
-                     const std::vector<std::string>& allowed_hosts,
-                     const RefusalCounter& on_refusal) {
-    if (security.file) {
-      web = std::make_unique<WebGuard>(*security.file, std::move(handler), on_refusal);
-      handler = [this](const HttpRequest& request) { return web->Answer(request); };
-    }
-    if (!allowed_hosts.empty()) {
-      hosts = std::make_unique<HostGuard>(allowed_hosts, std::move(handler), on_refusal);
-      handler = [this](const HttpRequest& request) { return hosts->Answer(request); };
-    }
-    return handler;
-  }
-};
+// `local` serves the findings to commands on this node, if the directory of its socket is there.
+// Returns what is wrong, or an empty string.
+std::string StartServers(const Options& options, const WebSecurity& security, HttpServer& server,
+                         HttpServer& health, HttpServer& local) {
+  const std::vector<std::string> passed{kPassedSockets};
+  std::string error = server.Start(options.uses_systemd_socket ? passed : options.listen_addresses,
+                                   security.tls.get());
+  if (error.empty()) error = health.Start(options.health_addresses);
+  if (!error.empty()) return "cannot serve: " + error;
+  const std::string& path = options.findings_socket;
+  std::error_code failure;
+  std::string local_fault;
+  if (std::filesystem::is_directory(std::filesystem::path(path).parent_path(), failure))
+    local_fault = local.Start({path});
+  LogStart(options, server, health, security);
+  if (!local_fault.empty()) spdlog::warn("no findings for top and inflight: {}", local_fault);
+  if (const std::string taken = options.metrics.TakenFromRules(); !taken.empty())
+    spdlog::warn("--metrics leaves out families or labels that the shipped rules need: {}", taken);
+  return "";
+}
+
+collector::NodeTrace TraceOf(collector::Collector& collector, std::chrono::nanoseconds last) {
+  collector::NodeTrace recent = collector.Recent(last, kMostOperationsOfPage);
+  recent.node = NodeName();
+  return recent;
+}
 
 // Serves until a signal ends the daemon. Returns why it could not, or an empty string.
 std::string ServeUntilSignal(const Options& options) {
@@ -207,13 +212,7 @@ std::string ServeUntilSignal(const Options& options) {
   const UnmeasuredWatch unmeasured(
       "/proc", std::chrono::minutes(1),
       [&](std::optional<uint64_t> count) { scrape_page.SetUnmeasuredProcesses(count); });
-  TracePage trace(
-      [&](std::chrono::nanoseconds last) {
-        collector::NodeTrace recent = collector.Recent(last, kMostOperationsOfPage);
-        recent.node = NodeName();
-        return recent;
-      },
-      budget);
+  TracePage trace([&](std::chrono::nanoseconds last) { return TraceOf(collector, last); }, budget);
   WebPages pages(books, scrape_page, watch, budget,
                  {.node_name = NodeName(),
                   .telemetry_path = options.telemetry_path,
@@ -223,30 +222,17 @@ std::string ServeUntilSignal(const Options& options) {
                   .fault = [&log = *log] { return FaultOfLog(log); }},
                  options.serves_traces ? &trace : nullptr);
   const RefusalCounter on_refusal = [&](Refusal refusal) { scrape_page.Count(refusal); };
-  Guards guards;
-  HttpServer server(guards.Around([&](const HttpRequest& request) { return pages.Answer(request); },
-                                  security, options.allowed_hosts, on_refusal),
-                    on_refusal);
+  const HttpHandler answer = [&](const HttpRequest& request) { return pages.Answer(request); };
+  HttpServer server(Guarded(answer, security, options, on_refusal), on_refusal);
   budget.SetGiveWay([&] { return pages.GiveWay() || server.GiveWay(); });
   const std::shared_ptr<void> until_the_server_ends(nullptr,
                                                     [&](void*) { budget.SetGiveWay(nullptr); });
-  error = options.uses_systemd_socket ? server.StartAtPassedSockets(security.tls.get())
-                                      : server.Start(options.listen_addresses, security.tls.get());
-  if (!error.empty()) return "cannot serve: " + error;
   HttpServer health([&](const HttpRequest& request) { return pages.AnswerHealth(request); },
                     on_refusal);
-  error = health.Start(options.health_addresses);
-  if (!error.empty()) return "cannot serve: " + error;
   HttpServer local([&](const HttpRequest& request) { return pages.AnswerFindings(request); },
                    on_refusal);
-  const std::string local_fault = StartLocal(options.findings_socket, local);
-  LogStart(options, server, health, security);
-  if (!local_fault.empty())
-    spdlog::warn("no findings at {} for top and inflight: {}", options.findings_socket,
-                 local_fault);
-  if (const std::string taken = options.metrics.TakenFromRules(); !taken.empty()) {
-    spdlog::warn("--metrics leaves out families or labels that the shipped rules need: {}", taken);
-  }
+  error = StartServers(options, security, server, health, local);
+  if (!error.empty()) return error;
   books.BeginLog();  // the first line of the log says where the daemon listens
   collector.Start();
   books.Take();

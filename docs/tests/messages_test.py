@@ -145,7 +145,7 @@ class Reading(unittest.TestCase):
 
     def test_finds_messages_of_each_program(self):
         for program, known in (('the plugin', ['nccl-exporter: no metrics from this process']), ('the plugin', ['cannot open segment directory']),
-                               ('the daemon', ['keeping the previous web configuration']), ('the daemon', ['cannot listen at']),
+                               ('the daemon', ['keeping the previous']), ('the daemon', ['cannot listen at']),
                                ('doctor', ['it is no ELF file'])):
             with self.subTest(known):
                 self.assertIn(known, [pieces for _, pieces in messages(program)])

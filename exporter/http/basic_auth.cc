@@ -31,14 +31,17 @@ std::optional<std::string> DecodeBase64(std::string text) {
   return bytes;
 }
 
-bool EqualInConstantTime(std::string_view a, std::string_view b) {
+// In constant time.
+template <typename Bytes>
+bool IsSame(const Bytes& a, const Bytes& b) {
   return a.size() == b.size() && gnutls_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 bool Matches(const std::string& password, const std::string& hash) {
   const auto memory = std::make_unique<crypt_data>();  // 32 KiB
   const char* const computed = crypt_r(password.c_str(), hash.c_str(), memory.get());
-  const bool matches = computed != nullptr && EqualInConstantTime(computed, hash);
+  const bool matches =
+      computed != nullptr && IsSame(std::string_view(computed), std::string_view(hash));
   gnutls_memset(memory.get(), 0, sizeof *memory);
   return matches;
 }
@@ -98,14 +101,13 @@ bool BasicAuth::IsNext(const SharedCheck& check) const {
   return !is_checking_ && *std::ranges::min_element(waiting_, {}, TriesOf) == check;
 }
 
-BasicAuth::Verdict BasicAuth::CheckInTurn(const Digest& digest, const std::string& client,
-                                          const std::string& password, const std::string& hash) {
-  std::unique_lock lock(turn_mutex_);
+BasicAuth::Verdict BasicAuth::CheckInTurn(std::unique_lock<std::mutex>& lock, const Digest& digest,
+                                          const std::string& client, const std::string& password,
+                                          const std::string& hash) {
   const uint64_t tries = CountTry(client);
   if (const auto found = of_clients_.find(client); found != of_clients_.end()) {
     const SharedCheck other = found->second;
-    if (gnutls_memcmp(other->digest.data(), digest.data(), digest.size()) != 0)
-      return Verdict::kBusy;
+    if (!IsSame(other->digest, digest)) return Verdict::kBusy;
     has_ended_.wait(lock, [&] { return other->verdict.has_value(); });
     return *other->verdict;
   }
@@ -125,7 +127,7 @@ BasicAuth::Verdict BasicAuth::CheckInTurn(const Digest& digest, const std::strin
   bool matches = false;
   // Also where memory is short, the next one gets its turn.
   const std::shared_ptr<void> at_the_end(nullptr, [&](void*) {
-    const std::lock_guard end_lock(turn_mutex_);
+    lock.lock();
     check->verdict = matches ? Verdict::kRight : Verdict::kWrong;
     is_checking_ = false;
     of_clients_.erase(client);
@@ -145,22 +147,13 @@ BasicAuth::Verdict BasicAuth::Check(std::string_view header, const Users& users,
   const bool exists = user != users.end();
   const std::string& hash = exists ? user->second : users.begin()->second;
   const Digest digest = DigestOf(name, password, hash);
-  if (exists) {
-    const std::lock_guard lock(known_mutex_);
-    const auto known = known_.find(name);
-    if (known != known_.end() &&
-        gnutls_memcmp(known->second.data(), digest.data(), digest.size()) == 0) {
-      return Verdict::kRight;
-    }
-  }
-  const Verdict verdict = CheckInTurn(digest, client, password, hash);
+  std::unique_lock lock(mutex_);
+  const auto known = known_.find(name);
+  if (exists && known != known_.end() && IsSame(known->second, digest)) return Verdict::kRight;
+  const Verdict verdict = CheckInTurn(lock, digest, client, password, hash);
   if (verdict != Verdict::kRight) return verdict;
   if (!exists) return Verdict::kWrong;
-  {
-    const std::lock_guard lock(turn_mutex_);
-    tries_.erase(client);
-  }
-  const std::lock_guard lock(known_mutex_);
+  tries_.erase(client);
   known_[name] = digest;
   return Verdict::kRight;
 }

@@ -67,10 +67,11 @@ class BasicAuth {
   using SharedCheck = std::shared_ptr<PendingCheck>;
   static uint64_t TriesOf(const SharedCheck& check) { return check->tries; }
 
-  // Checks when none with fewer tries waits.
-  Verdict CheckInTurn(const Digest& digest, const std::string& client, const std::string& password,
+  // Checks when none with fewer tries waits. `lock` is that of mutex_.
+  Verdict CheckInTurn(std::unique_lock<std::mutex>& lock, const Digest& digest,
+                      const std::string& client, const std::string& password,
                       const std::string& hash);
-  // The next three need turn_mutex_.
+  // The next three need mutex_.
   uint64_t CountTry(const std::string& client);
   // Whether there is room for one more that waits. Of those that wait, the one with most tries
   // gives way to one with fewer.
@@ -79,10 +80,9 @@ class BasicAuth {
   bool IsNext(const SharedCheck& check) const;
   Digest DigestOf(std::string_view name, std::string_view password, std::string_view hash) const;
 
-  const std::array<uint8_t, 32> key_;  // random: digests are of no use outside of this process
-  std::mutex known_mutex_;
+  const std::array<uint8_t, 32> key_;    // random: digests are of no use outside of this process
+  std::mutex mutex_;                     // guards what follows; not held during a check
   std::map<std::string, Digest> known_;  // the password that was right last, of users that exist
-  std::mutex turn_mutex_;                // guards the next five; not held during a check
   std::condition_variable has_ended_;
   std::map<std::string, SharedCheck> of_clients_;
   std::map<std::string, uint64_t> tries_;  // of clients, since their last right password

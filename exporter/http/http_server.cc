@@ -16,8 +16,6 @@
 #include <new>
 #include <utility>
 
-#include "exporter/http/listening_sockets.h"
-#include "exporter/http/open_connections.h"
 #include "exporter/http/tls_context.h"
 
 namespace nccl_exporter::exporter {
@@ -34,16 +32,12 @@ constexpr std::chrono::seconds kDrainLimit{5};
 // The library's own limit stands behind ours, for those that have given way and are about to go.
 constexpr unsigned kLibraryConnectionLimit = 2 * kConnectionLimit;
 
-HttpResponse Plain(int status, std::string body) {
-  return {.status = status, .headers = {}, .body = std::move(body)};
-}
-
 HttpResponse Answer(const HttpHandler& handler, const HttpRequest& request) {
   try {
     return handler(request);
   } catch (const std::exception& error) {  // the library is C: nothing may be thrown through it
     spdlog::error("no answer to {}: {}", request.path, error.what());
-    return Plain(500, std::string("Internal error: ") + error.what() + '\n');
+    return TextResponse(500, std::string("Internal error: ") + error.what() + '\n');
   }
 }
 
@@ -152,14 +146,10 @@ struct Body {
 };
 
 void AddHeaders(MHD_Response* answer, const HttpResponse& response) {
-  constexpr const char* kNoSniff = "X-Content-Type-Options";
-  bool has_no_sniff = false;
   MHD_add_response_header(answer, "Content-Type", response.content_type.c_str());
-  for (const auto& [name, value] : response.headers) {
+  MHD_add_response_header(answer, "X-Content-Type-Options", "nosniff");
+  for (const auto& [name, value] : response.headers)
     MHD_add_response_header(answer, name.c_str(), value.c_str());
-    has_no_sniff |= name == kNoSniff;
-  }
-  if (!has_no_sniff) MHD_add_response_header(answer, kNoSniff, "nosniff");
 }
 
 // Callback of MHD_OPTION_HTTPS_CERT_CALLBACK2, without which there is no TLS. It gives no
@@ -181,47 +171,18 @@ int SocketOf(MHD_Connection* connection) {
 
 }  // namespace
 
-class HttpServer::Service {
- public:
-  Service(HttpHandler handler, RefusalCounter on_refusal)
-      : handler_(std::move(handler)), on_refusal_(std::move(on_refusal)) {}
-  ~Service() { Stop(); }
-
-  ListeningSockets listening;
-
-  bool GiveWay() { return open_.GiveWay(Refusal::kAnswerBytes); }
-
-  // Serves the sockets; returns what is wrong, or an empty string.
-  std::string Start(TlsContext* tls) {
-    tls_ = tls;
-    for (const int socket : listening.sockets()) {
-      MHD_Daemon* const daemon = StartAt(socket);
-      if (daemon == nullptr) return Stop(), "the HTTP library does not start";
-      daemons_.push_back(daemon);
-    }
-    return "";
-  }
-
-  void Stop() {
-    // Before MHD_stop_daemon(), which would close the sockets, and cut answers short.
-    for (MHD_Daemon* const daemon : daemons_) MHD_quiesce_daemon(daemon);
-    if (!daemons_.empty()) open_.Stop(kDrainLimit);
-    for (MHD_Daemon* const daemon : daemons_) MHD_stop_daemon(daemon);
-    daemons_.clear();
-    listening.Close();
-  }
-
- private:
+// Callbacks of the library.
+struct HttpServer::Calls {
   // One for each socket. Without the library's time limit (MHD_OPTION_CONNECTION_TIMEOUT), which
   // bounds the silence between two bytes, not a request or an answer as a whole.
-  MHD_Daemon* StartAt(int socket) {
+  static MHD_Daemon* StartAt(int socket, HttpServer* self) {
     constexpr unsigned kFlags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
                                 MHD_USE_POLL | MHD_USE_ITC;
-    return MHD_start_daemon(tls_ == nullptr ? kFlags : kFlags | MHD_USE_TLS, 0, OnAccept, this,
-                            OnRequest, this, MHD_OPTION_LISTEN_SOCKET, socket,        //
-                            MHD_OPTION_NOTIFY_CONNECTION, OnConnection, this,         //
-                            MHD_OPTION_URI_LOG_CALLBACK, OnRequestLine, this,         //
-                            MHD_OPTION_NOTIFY_COMPLETED, OnCompleted, this,           //
+    return MHD_start_daemon(self->tls_ == nullptr ? kFlags : kFlags | MHD_USE_TLS, 0, OnAccept,
+                            self, OnRequest, self, MHD_OPTION_LISTEN_SOCKET, socket,  //
+                            MHD_OPTION_NOTIFY_CONNECTION, OnConnection, self,         //
+                            MHD_OPTION_URI_LOG_CALLBACK, OnRequestLine, self,         //
+                            MHD_OPTION_NOTIFY_COMPLETED, OnCompleted, self,           //
                             MHD_OPTION_CONNECTION_LIMIT, kLibraryConnectionLimit,     //
                             MHD_OPTION_CONNECTION_MEMORY_LIMIT, kRequestBufferBytes,  //
                             MHD_OPTION_THREAD_STACK_SIZE, kStackBytes,                //
@@ -232,20 +193,20 @@ class HttpServer::Service {
 
   static MHD_Result OnAccept(void* self, const sockaddr* address, socklen_t) {
     return WithoutExceptions(MHD_NO, [&] {
-      return static_cast<Service*>(self)->open_.MakeRoom(ClientText(address)) ? MHD_YES : MHD_NO;
+      return static_cast<HttpServer*>(self)->open_.MakeRoom(ClientText(address)) ? MHD_YES : MHD_NO;
     });
   }
 
   static void OnConnection(void* self, MHD_Connection* connection, void** place,
                            MHD_ConnectionNotificationCode what) {
-    auto& service = *static_cast<Service*>(self);
+    auto& server = *static_cast<HttpServer*>(self);
     auto* open = static_cast<OpenConnection*>(*place);
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-      open = WithoutExceptions<OpenConnection*>(nullptr, [&] { return &service.Add(connection); });
+      open = WithoutExceptions<OpenConnection*>(nullptr, [&] { return &Add(server, connection); });
       *place = open;
       if (open == nullptr) Cut(connection);
     } else if (open != nullptr) {
-      WithoutExceptions(0, [&] { return service.open_.Remove(*open), 0; });
+      WithoutExceptions(0, [&] { return server.open_.Remove(*open), 0; });
     }
   }
 
@@ -253,16 +214,16 @@ class HttpServer::Service {
   // ends by itself.
   static void Cut(MHD_Connection* connection) { ::shutdown(SocketOf(connection), SHUT_RDWR); }
 
-  OpenConnection& Add(MHD_Connection* connection) {
+  static OpenConnection& Add(HttpServer& server, MHD_Connection* connection) {
     const sockaddr* const address =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
     std::shared_ptr<const void> terms;
-    if (tls_ != nullptr) {
+    if (server.tls_ != nullptr) {
       auto* const session = static_cast<gnutls_session_t>(
           MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION)->tls_session);
-      terms = tls_->Prepare(session);
+      terms = server.tls_->Prepare(session);
     }
-    return open_.Add(SocketOf(connection), ClientText(address), std::move(terms));
+    return server.open_.Add(SocketOf(connection), ClientText(address), std::move(terms));
   }
 
   static void* OnRequestLine(void*, const char* url, MHD_Connection*) {
@@ -279,7 +240,7 @@ class HttpServer::Service {
     if (*place == nullptr || ConnectionOf(connection) == nullptr)
       return MHD_NO;  // no memory for it
     auto& request = *static_cast<RequestInProgress*>(*place);
-    auto& service = *static_cast<Service*>(self);
+    auto& server = *static_cast<HttpServer*>(self);
     // Before the body, whose end is not certain. The library closes a connection that is answered
     // here.
     if (!std::exchange(request.is_announced, true)) {
@@ -289,24 +250,24 @@ class HttpServer::Service {
       return MHD_YES;
     }
     return WithoutExceptions(MHD_NO,
-                             [&] { return service.Serve(connection, path, method, request); });
+                             [&] { return Serve(server, connection, path, method, request); });
   }
 
-  MHD_Result Serve(MHD_Connection* connection, const char* path, std::string_view method,
-                   RequestInProgress& request) {
+  static MHD_Result Serve(HttpServer& server, MHD_Connection* connection, const char* path,
+                          std::string_view method, RequestInProgress& request) {
     OpenConnection& open = *ConnectionOf(connection);
-    if (!open_.BeginAnswer(open)) return MHD_NO;
+    if (!server.open_.BeginAnswer(open)) return MHD_NO;
     request.is_answered = true;
     std::unique_ptr<Body> body;
     try {
       body = std::make_unique<Body>(
-          Body{AnswerWithinLimits(connection, path, method, request), open_, open});
+          Body{AnswerWithinLimits(server, connection, path, method, request), server.open_, open});
     } catch (...) {
       request.is_given_up = true;
       throw;
     }
     const HttpResponse& response = body->response;
-    open_.BeginSending(open);
+    server.open_.BeginSending(open);
     MHD_Response* const answer = MHD_create_response_from_callback(
         response.bytes().size(), kPartBytes, Body::Read, body.get(), Body::Free);
     if (answer == nullptr) return MHD_NO;
@@ -318,11 +279,12 @@ class HttpServer::Service {
     return is_queued;
   }
 
-  HttpResponse AnswerWithinLimits(MHD_Connection* connection, const char* path,
-                                  std::string_view method, const RequestInProgress& in_progress) {
+  static HttpResponse AnswerWithinLimits(HttpServer& server, MHD_Connection* connection,
+                                         const char* path, std::string_view method,
+                                         const RequestInProgress& in_progress) {
     if (in_progress.is_ambiguous) {
-      on_refusal_(Refusal::kAmbiguousRequest);
-      HttpResponse response = Plain(400, "Ambiguous request\n");
+      server.on_refusal_(Refusal::kAmbiguousRequest);
+      HttpResponse response = TextResponse(400, "Ambiguous request\n");
       response.headers = {{"Connection", "close"}};
       return response;
     }
@@ -330,7 +292,9 @@ class HttpServer::Service {
     const std::string authority = TakeAuthority(request.path);
     OpenConnection& open = *ConnectionOf(connection);
     request.client = open.address;
-    request.on_check = [this, &open](bool is_checked) { open_.SetChecked(open, is_checked); };
+    request.on_check = [&server, &open](bool is_checked) {
+      server.open_.SetChecked(open, is_checked);
+    };
     size_t header_bytes = 0;
     const bool is_complete = VisitValues(connection, MHD_HEADER_KIND,
                                          [&](const char* name, std::string_view text) {
@@ -345,11 +309,12 @@ class HttpServer::Service {
     if (!is_complete) throw std::bad_alloc();  // not answered as if it had come without them
     const bool is_url_too_long = in_progress.url_bytes > kUrlLimitBytes;
     if (is_url_too_long || header_bytes > kHeadersLimitBytes) {
-      on_refusal_(Refusal::kRequestTooLarge);
-      return is_url_too_long ? Plain(414, "URL too long\n") : Plain(431, "Headers too large\n");
+      server.on_refusal_(Refusal::kRequestTooLarge);
+      return is_url_too_long ? TextResponse(414, "URL too long\n")
+                             : TextResponse(431, "Headers too large\n");
     }
-    if (method == "GET" || method == "HEAD") return Answer(handler_, request);
-    HttpResponse response = Plain(405, "Method not allowed\n");
+    if (method == "GET" || method == "HEAD") return Answer(server.handler_, request);
+    HttpResponse response = TextResponse(405, "Method not allowed\n");
     response.headers = {{"Allow", "GET, HEAD"}};
     return response;
   }
@@ -360,7 +325,7 @@ class HttpServer::Service {
                           MHD_RequestTerminationCode outcome) {
     const std::unique_ptr<RequestInProgress> request(static_cast<RequestInProgress*>(*place));
     *place = nullptr;
-    OpenConnections& open = static_cast<Service*>(self)->open_;
+    OpenConnections& open = static_cast<HttpServer*>(self)->open_;
     OpenConnection* const of = ConnectionOf(connection);
     if (request == nullptr || of == nullptr) return;
     WithoutExceptions(0, [&] { return Complete(open, *of, *request, connection, outcome), 0; });
@@ -377,46 +342,32 @@ class HttpServer::Service {
         code == MHD_HTTP_URI_TOO_LONG || code == MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE;
     open.EndUnanswered(of, is_too_large ? Refusal::kRequestTooLarge : Refusal::kUnreadableRequest);
   }
-
-  const HttpHandler handler_;
-  const RefusalCounter on_refusal_;
-  TlsContext* tls_ = nullptr;
-  OpenConnections open_{{.all = kConnectionLimit,
-                         .of_one_address = kConnectionsPerAddress,
-                         .request = kIdleLimit,
-                         .idle = kKeepAliveLimit,
-                         .part = kIdleLimit,
-                         .answer = kAnswerLimit},
-                        on_refusal_};
-  std::vector<MHD_Daemon*> daemons_;
 };
 
 HttpServer::HttpServer(HttpHandler handler, RefusalCounter on_refusal)
-    : service_(std::make_unique<Service>(std::move(handler), std::move(on_refusal))) {}
+    : handler_(std::move(handler)), on_refusal_(std::move(on_refusal)) {}
 
-HttpServer::~HttpServer() = default;
+HttpServer::~HttpServer() { Stop(); }
 
 std::string HttpServer::Start(const std::vector<std::string>& addresses, TlsContext* tls) {
-  const std::string error = service_->listening.Bind(addresses);
-  return error.empty() ? service_->Start(tls) : error;
+  const std::string error = listening_.Bind(addresses);
+  if (!error.empty()) return error;
+  tls_ = tls;
+  for (const int socket : listening_.sockets()) {
+    MHD_Daemon* const daemon = Calls::StartAt(socket, this);
+    if (daemon == nullptr) return Stop(), "the HTTP library does not start";
+    daemons_.push_back(daemon);
+  }
+  return "";
 }
 
-std::string HttpServer::StartAtPassedSockets(TlsContext* tls) {
-  const std::string error = service_->listening.TakeFromSystemd();
-  return error.empty() ? service_->Start(tls) : error;
+void HttpServer::Stop() {
+  // Before MHD_stop_daemon(), which would close the sockets, and cut answers short.
+  for (MHD_Daemon* const daemon : daemons_) MHD_quiesce_daemon(daemon);
+  if (!daemons_.empty()) open_.Stop(kDrainLimit);
+  for (MHD_Daemon* const daemon : daemons_) MHD_stop_daemon(daemon);
+  daemons_.clear();
+  listening_.Close();
 }
-
-std::string HttpServer::StartAtPath(const std::string& path) {
-  const std::string error = service_->listening.BindPath(path);
-  return error.empty() ? service_->Start(nullptr) : error;
-}
-
-void HttpServer::Stop() { service_->Stop(); }
-
-bool HttpServer::GiveWay() { return service_->GiveWay(); }
-
-std::vector<int> HttpServer::ports() const { return service_->listening.ports(); }
-
-std::vector<std::string> HttpServer::names() const { return service_->listening.names(); }
 
 }  // namespace nccl_exporter::exporter

@@ -11,9 +11,15 @@
 #include <utility>
 #include <vector>
 
+#include "exporter/http/listening_sockets.h"
+#include "exporter/http/open_connections.h"
 #include "exporter/http/refusal.h"
 
+struct MHD_Daemon;
+
 namespace nccl_exporter::exporter {
+
+class TlsContext;
 
 struct HttpRequest {
   std::string path;             // decoded, without scheme, host and query
@@ -41,6 +47,14 @@ struct HttpResponse {
 
   std::string_view bytes() const { return shared_body ? *shared_body : body; }
 };
+
+inline HttpResponse TextResponse(int status, std::string text) {
+  return {.status = status, .headers = {}, .body = std::move(text)};
+}
+// Status 503, after which a client may ask again at once.
+inline HttpResponse BusyResponse(std::string why) {
+  return {.status = 503, .headers = {{"Retry-After", "1"}}, .body = std::move(why)};
+}
 
 // Called by several threads at a time, for GET and HEAD alike.
 using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
@@ -76,8 +90,6 @@ inline constexpr int kConnectionsPerAddress = 24;
 // neither half requests, nor connections that are kept, nor slow readers keep anybody out.
 inline constexpr int kConnectionLimit = 64;
 
-class TlsContext;
-
 class HttpServer {
  public:
   explicit HttpServer(
@@ -91,27 +103,33 @@ class HttpServer {
   // else returns an empty string. At most one start.
   std::string Start(const std::vector<std::string>& addresses, TlsContext* tls = nullptr);
 
-  // Serves at the sockets that systemd passed, as Start() does.
-  std::string StartAtPassedSockets(TlsContext* tls = nullptr);
-
-  // Serves at a Unix socket, as Start() does.
-  std::string StartAtPath(const std::string& path);
-
   // Returns once the requests in progress are answered, or cut off after some seconds, and the
   // addresses are closed.
   void Stop();
 
   // Cuts the answer that has been sent the longest, because there is no memory for another one.
   // False if none is being sent. Any thread.
-  bool GiveWay();
+  bool GiveWay() { return open_.GiveWay(Refusal::kAnswerBytes); }
 
   // Where it listens, in the order of the addresses.
-  std::vector<int> ports() const;
-  std::vector<std::string> names() const;
+  std::vector<int> ports() const { return listening_.ports(); }
+  std::vector<std::string> names() const { return listening_.names(); }
 
  private:
-  class Service;
-  const std::unique_ptr<Service> service_;
+  struct Calls;
+
+  const HttpHandler handler_;
+  const RefusalCounter on_refusal_;
+  TlsContext* tls_ = nullptr;
+  ListeningSockets listening_;
+  OpenConnections open_{{.all = kConnectionLimit,
+                         .of_one_address = kConnectionsPerAddress,
+                         .request = kIdleLimit,
+                         .idle = kKeepAliveLimit,
+                         .part = kIdleLimit,
+                         .answer = kAnswerLimit},
+                        on_refusal_};
+  std::vector<MHD_Daemon*> daemons_;  // one for each socket
 };
 
 }  // namespace nccl_exporter::exporter

@@ -15,7 +15,7 @@
 #include <string>
 #include <thread>
 
-#include "exporter/http/host_guard.h"
+#include "exporter/http/web_guard.h"
 #include "exporter/testing/http_client.h"
 
 namespace nccl_exporter::exporter {
@@ -223,14 +223,15 @@ TEST(HttpServerTest, AnswersAbsoluteTargets) {
   EXPECT_THAT(answer_to("/http://node/"), testing::EndsWith("\r\n\r\n/http://node/|other"));
 }
 
-TEST(HostGuardTest, AnswersForKnownHostsOnly) {
+TEST(ForHostsTest, AnswersForKnownHostsOnly) {
   int refused = 0;
-  HostGuard guard({"node-1", "fd00::1"}, Echo,
-                  [&](Refusal refusal) { refused += refusal == Refusal::kForeignHost ? 1 : 0; });
+  const HttpHandler guard = ForHosts({"node-1", "fd00::1"}, Echo, [&](Refusal refusal) {
+    refused += refusal == Refusal::kForeignHost ? 1 : 0;
+  });
   const auto status = [&](const std::string& host) {
     HttpRequest request{.path = "/", .accept = "", .accept_encoding = ""};
     request.host = host;
-    return guard.Answer(request).status;
+    return guard(request).status;
   };
   for (const char* const known : {"node-1", "NODE-1:9828", "[fd00::1]:9828", "[FD00::1]"})
     EXPECT_EQ(status(known), 200) << known;

@@ -107,21 +107,23 @@ std::string ListeningSockets::BindPath(const std::string& path) {
   if (listener < 0) return ErrorText();
   sockets_.push_back(listener);
   if (connect(listener, &address.any, kSize) == 0 || errno == EAGAIN)
-    return Close(), "another daemon serves it";
+    return "another daemon serves it";
   if (errno == ECONNREFUSED) unlink(path.c_str());  // of a daemon that was killed
-  if (bind(listener, &address.any, kSize) != 0) {
-    const std::string error = ErrorText();
-    return Close(), error;
-  }
+  if (bind(listener, &address.any, kSize) != 0) return ErrorText();
   path_ = path;
-  if (chmod(path.c_str(), kForEverybody) == 0 && listen(listener, SOMAXCONN) == 0) return "";
-  const std::string error = ErrorText();
-  return Close(), error;
+  const bool listens = chmod(path.c_str(), kForEverybody) == 0 && listen(listener, SOMAXCONN) == 0;
+  return listens ? "" : ErrorText();
 }
 
 std::string ListeningSockets::Bind(const std::vector<std::string>& addresses) {
   for (const std::string& address : addresses) {
-    const std::string error = BindOne(address);
+    if (address == kPassedSockets) {
+      const std::string error = TakeFromSystemd();
+      if (!error.empty()) return error;
+      continue;
+    }
+    const bool is_path = address.find('/') != std::string::npos;
+    const std::string error = is_path ? BindPath(address) : BindOne(address);
     if (error.empty()) continue;
     Close();
     return "cannot listen at " + address + ": " + error;

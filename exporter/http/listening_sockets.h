@@ -9,6 +9,9 @@
 
 namespace nccl_exporter::exporter {
 
+// In place of an address: the sockets that systemd passed to this process ($LISTEN_FDS).
+inline constexpr const char* kPassedSockets = "systemd";
+
 // Owns file descriptors and closes them.
 class ListeningSockets {
  public:
@@ -17,19 +20,12 @@ class ListeningSockets {
   ListeningSockets(const ListeningSockets&) = delete;
   ListeningSockets& operator=(const ListeningSockets&) = delete;
 
-  // Binds all addresses: `host:port` with a name, an IPv4 address or an IPv6 address in brackets,
-  // `:port` for all addresses of the host, port 0 for any free one. If one of them cannot be bound,
-  // holds none and returns what is wrong; else returns an empty string.
+  // Listens at all addresses, before other threads begin: `host:port` with a name, an IPv4 address
+  // or an IPv6 address in brackets, `:port` for all addresses of the host, port 0 for any free one;
+  // the path of a Unix socket, at most one, which is for every user of the machine, takes the place
+  // of one that nobody serves any more, and is removed by Close(); kPassedSockets. Returns what is
+  // wrong, or an empty string.
   std::string Bind(const std::vector<std::string>& addresses);
-
-  // Binds a Unix socket at `path`, for every user of the machine, in place of one that nobody
-  // serves any more. Returns what is wrong, or an empty string. Close() removes it.
-  std::string BindPath(const std::string& path);
-
-  // Takes over what systemd passed to this process ($LISTEN_FDS), and what it says about it out of
-  // the environment. Returns what is wrong, nothing passed for one, or an empty string. Before
-  // other threads begin.
-  std::string TakeFromSystemd();
 
   const std::vector<int>& sockets() const { return sockets_; }
   std::vector<int> ports() const;  // 0 for a Unix socket
@@ -39,9 +35,12 @@ class ListeningSockets {
 
  private:
   std::string BindOne(const std::string& address);
+  std::string BindPath(const std::string& path);
+  // Afterwards the environment says nothing about them.
+  std::string TakeFromSystemd();
 
   std::vector<int> sockets_;
-  std::string path_;  // of BindPath(); empty: none
+  std::string path_;  // of the Unix socket; empty: none
 };
 
 // The address of a peer without its port, the same for IPv4 however it came in; "unix" for all

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace nccl_exporter::exporter {
@@ -27,13 +28,15 @@ bool OpenConnections::MakeRoom(const std::string& address) {
 }
 
 template <typename IsOne>
-OpenConnection* OpenConnections::Longest(IsOne is_one) {
-  OpenConnection* longest = nullptr;
+OpenConnection* OpenConnections::FirstToGiveWay(IsOne is_one) {
+  OpenConnection* first = nullptr;
   for (OpenConnection& connection : open_) {
     if (connection.is_cut || !is_one(connection)) continue;
-    if (longest == nullptr || connection.since < longest->since) longest = &connection;
+    if (first == nullptr ||
+        std::tie(connection.state, connection.since) < std::tie(first->state, first->since))
+      first = &connection;
   }
-  return longest;
+  return first;
 }
 
 size_t OpenConnections::CountOf(const std::string& address) const {
@@ -45,31 +48,27 @@ size_t OpenConnections::CountOf(const std::string& address) const {
 // No answer of an address is cut for a further connection of it.
 bool OpenConnections::MakeRoomOf(const std::string& address) {
   if (CountOf(address) < limits_.of_one_address) return true;
-  OpenConnection* const waiting = Longest([&](const OpenConnection& connection) {
-    return !connection.is_answering && connection.address == address;
+  OpenConnection* const waiting = FirstToGiveWay([&](const OpenConnection& connection) {
+    return connection.state == State::kWaits && connection.address == address;
   });
   return LetGiveWay(waiting, Refusal::kConnectionsPerAddress);
 }
 
+// Fewer passwords may wait than there are connections (kWaitingPasswordChecks), so that a right one
+// is not cut for as long as others are in a request or between two.
 bool OpenConnections::MakeRoomInAll(const std::string& address) {
-  const auto is_open = [](const OpenConnection& connection) { return !connection.is_cut; };
-  if (static_cast<size_t>(std::ranges::count_if(open_, is_open)) < limits_.all) return true;
-  OpenConnection* victim =
-      Longest([](const OpenConnection& connection) { return !connection.is_answering; });
-  // Fewer passwords may wait than there are connections (kWaitingPasswordChecks), so that a right
-  // one is not cut for as long as others are in a request or between two.
-  if (victim == nullptr)
-    victim = Longest([](const OpenConnection& connection) { return connection.is_checked; });
-  if (victim == nullptr)
-    victim = Longest([](const OpenConnection& connection) { return connection.is_sending; });
+  const auto open = std::ranges::count(open_, false, &OpenConnection::is_cut);
+  if (static_cast<size_t>(open) < limits_.all) return true;
+  OpenConnection* victim = FirstToGiveWay(
+      [](const OpenConnection& connection) { return connection.state != State::kIsAnswered; });
   if (victim == nullptr) {
-    size_t most = CountOf(address) + 1;  // an address takes no place of one that has fewer
+    const size_t own = CountOf(address) + 1;  // an address takes no place of one that has fewer
+    size_t most = own;
     for (const OpenConnection& connection : open_)
       most = std::max(most, CountOf(connection.address));
-    if (most > CountOf(address) + 1) {
-      victim = Longest(
-          [&](const OpenConnection& connection) { return CountOf(connection.address) == most; });
-    }
+    victim = FirstToGiveWay([&](const OpenConnection& connection) {
+      return most > own && CountOf(connection.address) == most;
+    });
   }
   return LetGiveWay(victim, Refusal::kConnectionLimit);
 }
@@ -84,8 +83,8 @@ bool OpenConnections::LetGiveWay(OpenConnection* connection, Refusal cause) {
 
 bool OpenConnections::GiveWay(Refusal cause) {
   const std::lock_guard lock(mutex_);
-  OpenConnection* const longest =
-      Longest([](const OpenConnection& connection) { return connection.is_sending; });
+  OpenConnection* const longest = FirstToGiveWay(
+      [](const OpenConnection& connection) { return connection.state == State::kIsSent; });
   return longest != nullptr && LetGiveWay(longest, cause);
 }
 
@@ -102,7 +101,7 @@ OpenConnection& OpenConnections::Add(int socket, std::string address,
 bool OpenConnections::BeginAnswer(OpenConnection& connection) {
   const std::lock_guard lock(mutex_);
   if (connection.is_cut) return false;
-  connection.is_answering = true;
+  connection.state = State::kIsAnswered;
   connection.since = Clock::now();
   // The time that the answer takes to be made is ours, not the client's.
   connection.deadline = Clock::time_point::max();
@@ -111,13 +110,12 @@ bool OpenConnections::BeginAnswer(OpenConnection& connection) {
 
 void OpenConnections::SetChecked(OpenConnection& connection, bool is_checked) {
   const std::lock_guard lock(mutex_);
-  connection.is_checked = is_checked;
+  connection.state = is_checked ? State::kIsChecked : State::kIsAnswered;
 }
 
 void OpenConnections::BeginSending(OpenConnection& connection) {
   const std::lock_guard lock(mutex_);
-  connection.is_checked = false;
-  connection.is_sending = true;
+  connection.state = State::kIsSent;
   connection.since = Clock::now();
   connection.deadline = connection.since + limits_.part;
   has_changed_.notify_all();
@@ -132,7 +130,7 @@ void OpenConnections::OnSent(OpenConnection& connection) {
 void OpenConnections::EndAnswer(OpenConnection& connection, bool is_taken) {
   const std::lock_guard lock(mutex_);
   if (!is_taken) on_refusal_(connection.gave_way.value_or(Refusal::kSlowClient));
-  connection.is_answering = connection.is_checked = connection.is_sending = false;
+  connection.state = State::kWaits;
   connection.since = Clock::now();
   connection.deadline = connection.since + limits_.idle;
   if (is_stopping_) Cut(connection);
@@ -185,10 +183,12 @@ void OpenConnections::Stop(std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
   is_stopping_ = true;
   for (OpenConnection& connection : open_) {
-    if (!connection.is_answering) Cut(connection);
+    if (connection.state == State::kWaits) Cut(connection);
   }
-  has_changed_.wait_for(
-      lock, limit, [this] { return std::ranges::none_of(open_, &OpenConnection::is_answering); });
+  has_changed_.wait_for(lock, limit, [this] {
+    return std::ranges::all_of(
+        open_, [](const OpenConnection& connection) { return connection.state == State::kWaits; });
+  });
   for (OpenConnection& connection : open_) Cut(connection);
 }
 

@@ -21,15 +21,17 @@ namespace nccl_exporter::exporter {
 struct OpenConnection {
   using Clock = std::chrono::steady_clock;
 
+  // In the order in which connections give way to another one: waits for a request, has its
+  // password checked or waits for that, has its answer sent, has it made.
+  enum class State : uint8_t { kWaits, kIsChecked, kIsSent, kIsAnswered };
+
   int socket;
   std::string address;
   std::shared_ptr<const void> held;
   Clock::time_point deadline;
-  bool is_answering = false;
-  bool is_checked = false;  // its password is, or waits for that
-  bool is_sending = false;  // its answer is made
+  State state = State::kWaits;
   bool is_cut = false;
-  Clock::time_point since = Clock::now();  // that it waits, has its answer made, or sends it
+  Clock::time_point since = Clock::now();  // that it waits, is answered or is sent
   std::optional<Refusal> gave_way = {};    // to another one: because of which limit
 };
 
@@ -81,13 +83,14 @@ class OpenConnections {
 
  private:
   using Clock = OpenConnection::Clock;
+  using State = OpenConnection::State;
 
   bool MakeRoomOf(const std::string& address);
   bool MakeRoomInAll(const std::string& address);
-  // The one that has been in its state for the longest, of those that are not cut and for which
-  // `is_one` is true; null if there is none.
+  // The first to give way, and of equals the one that has been in its state for the longest, of
+  // those that are not cut and for which `is_one` is true; null if there is none.
   template <typename IsOne>
-  OpenConnection* Longest(IsOne is_one);
+  OpenConnection* FirstToGiveWay(IsOne is_one);
   size_t CountOf(const std::string& address) const;
   bool LetGiveWay(OpenConnection* connection, Refusal cause);
   void Cut(OpenConnection& connection);

@@ -7,9 +7,9 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "exporter/http/last_usable.h"
 #include "exporter/http/web_config.h"
 
 namespace nccl_exporter::exporter {
@@ -19,34 +19,33 @@ using TlsConfigSource = std::function<TlsConfig()>;
 
 class TlsContext {
  public:
+  // All that credentials are made of.
+  struct Files {
+    TlsConfig config;
+    FileText certificate;
+    FileText key;
+    FileText client_ca;
+
+    bool operator==(const Files&) const = default;
+  };
+  struct Credentials {
+    TlsConfig config;
+    std::shared_ptr<gnutls_certificate_credentials_st> keys;
+  };
+
   // Reads configuration and files for the first time; a fault is put into `error`, one line.
-  TlsContext(TlsConfigSource source, std::string& error);
-  ~TlsContext();
-  TlsContext(const TlsContext&) = delete;
-  TlsContext& operator=(const TlsContext&) = delete;
+  TlsContext(const TlsConfigSource& source, std::string& error);
 
   // Prepares a server's session before its handshake; the session may not outlive what is returned.
   // Reads the files again, and goes on with what they hold; where that is unusable, a key that does
-  // not belong to its certificate for one, with what was usable last, and the log says so once.
-  // Sessions are not resumed: a client is as good as its certificate is now. Any thread; not after
-  // an error at the start.
+  // not belong to its certificate for one, with what was usable last. Sessions are not resumed: a
+  // client is as good as its certificate is now. Any thread; not after an error at the start.
   std::shared_ptr<const void> Prepare(gnutls_session_t session);
   // Reads the files now; what is wrong with them, empty if they are in force.
-  std::string FaultNow();
+  std::string FaultNow() { return credentials_.FaultNow(); }
 
  private:
-  struct PemFiles;
-  class Credentials;
-
-  static PemFiles Read(const TlsConfig& config);
-  std::shared_ptr<const Credentials> Current();
-  static int Verify(gnutls_session_t session);
-
-  const TlsConfigSource source_;
-  std::mutex mutex_;                            // guards what follows
-  std::unique_ptr<const PemFiles> material_;    // that was tried last
-  std::string fault_;                           // of that
-  std::shared_ptr<const Credentials> current_;  // that were usable last
+  LastUsable<Files, Credentials> credentials_;
 };
 
 }  // namespace nccl_exporter::exporter

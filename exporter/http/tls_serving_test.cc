@@ -22,8 +22,8 @@ class TlsServingTest : public testing::Test {
   TlsServingTest() {
     Write("ca.pem", authority_.certificate());
     Use(authority_.Issue({"IP:127.0.0.1"}));
-    config_.certificate.file = Path("server.pem");
-    config_.key.file = Path("server.key");
+    config_.cert_file = Path("server.pem");
+    config_.key_file = Path("server.key");
   }
 
   static std::string Path(const std::string& name) {
@@ -113,7 +113,7 @@ TEST_F(TlsServingTest, KeepsTheCertificateWhileItsSuccessorIsUnusable) {
 
 TEST_F(TlsServingTest, LetsInClientsOfTheAuthorityOnly) {
   config_.client_auth = ClientAuth::kRequireAndVerify;
-  config_.client_ca.inline_text = authority_.certificate();
+  config_.client_ca_file = Path("ca.pem");
   Start();
   EXPECT_EQ(StatusFor(anybody_), 0);
   EXPECT_EQ(StatusFor(Client(authority_)), 200);
@@ -123,7 +123,7 @@ TEST_F(TlsServingTest, LetsInClientsOfTheAuthorityOnly) {
 
 TEST_F(TlsServingTest, WhoIsLetInRotatesToo) {
   config_.client_auth = ClientAuth::kRequireAndVerify;
-  config_.client_ca.file = Path("clients.pem");
+  config_.client_ca_file = Path("clients.pem");
   Write("clients.pem", authority_.certificate());
   Start();
   const TestAuthority next;
@@ -134,14 +134,14 @@ TEST_F(TlsServingTest, WhoIsLetInRotatesToo) {
   config_.client_allowed_sans = {"somebody"};
   EXPECT_EQ(StatusFor(Client(next)), 0);
   config_.client_auth = ClientAuth::kNone;
-  config_.client_ca = {};
+  config_.client_ca_file.clear();
   config_.client_allowed_sans = {};
   EXPECT_EQ(StatusFor(anybody_), 200);
 }
 
 TEST_F(TlsServingTest, LetsInClientsOfTheAllowedNamesOnly) {
   config_.client_auth = ClientAuth::kRequireAndVerify;
-  config_.client_ca.file = Path("ca.pem");
+  config_.client_ca_file = Path("ca.pem");
   config_.client_allowed_sans = {"prometheus", "10.1.2.3", "fd00::1", "spiffe://cluster/prometheus",
                                  "p@example.org"};
   Start();
@@ -170,7 +170,7 @@ TEST_F(TlsServingTest, ARequestedCertificateMayBeAnyOrNone) {
 
 TEST_F(TlsServingTest, AGivenCertificateMustBeGood) {
   config_.client_auth = ClientAuth::kVerifyIfGiven;
-  config_.client_ca.file = Path("ca.pem");
+  config_.client_ca_file = Path("ca.pem");
   Start();
   EXPECT_EQ(StatusFor(anybody_), 200);
   EXPECT_EQ(StatusFor(Client(authority_)), 200);
@@ -185,21 +185,21 @@ TEST_F(TlsServingTest, SpeaksTheOldVersionsThatItIsTold) {
   EXPECT_EQ(StatusFor(old), 200);
 }
 
-TEST_F(TlsServingTest, TakesCurvesByTheNamesOfTheToolkit) {
-  config_.curves = {"CurveP384", "X25519"};
-  Start();
-  EXPECT_EQ(StatusFor(anybody_), 200);
-}
-
 TEST_F(TlsServingTest, SaysWhatIsWrongAtTheStart) {
-  config_.curves = {"CurveP1"};
-  EXPECT_THAT(ErrorAtStart(), testing::HasSubstr("unknown curve CurveP1"));
-  config_.curves.clear();
-  config_.key.file = Path("missing.key");
+  config_.key_file = Path("missing.key");
   EXPECT_THAT(ErrorAtStart(), testing::HasSubstr("missing.key"));
   Write("other.key", authority_.Issue({"IP:127.0.0.1"}).key);
-  config_.key.file = Path("other.key");
+  config_.key_file = Path("other.key");
   EXPECT_THAT(ErrorAtStart(), testing::HasSubstr("does not belong to"));
+  Use(authority_.Issue({"IP:127.0.0.1"}));
+  config_.key_file = Path("server.key");
+  config_.client_auth = ClientAuth::kRequireAndVerify;
+  config_.client_ca_file = Path("no-ca.pem");
+  Write("no-ca.pem", "no certificate");
+  EXPECT_THAT(ErrorAtStart(), testing::HasSubstr("no-ca.pem: "));
+  Write("no-ca.pem", authority_.certificate() +
+                         "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+  EXPECT_THAT(ErrorAtStart(), testing::HasSubstr("no-ca.pem: ")) << "one of two is unreadable";
 }
 
 }  // namespace

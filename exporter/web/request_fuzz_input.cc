@@ -61,10 +61,10 @@ class Served {
   WebPages pages_{
       books_, scrape_page_, history_, budget_, {.node_name = "node", .telemetry_path = "/metrics"}};
   WebConfigFile file_;
-  WebGuard guard_{file_, [this](const HttpRequest& request) { return pages_.Answer(request); },
-                  [this](Refusal refusal) { scrape_page_.Count(refusal); }};
-  HttpServer server_{[this](const HttpRequest& request) { return guard_.Answer(request); },
-                     [this](Refusal refusal) { scrape_page_.Count(refusal); }};
+  const HttpHandler guard_ = WithPasswords(
+      file_, [this](const HttpRequest& request) { return pages_.Answer(request); },
+      [this](Refusal refusal) { scrape_page_.Count(refusal); });
+  HttpServer server_{guard_, [this](Refusal refusal) { scrape_page_.Count(refusal); }};
 };
 
 // The whole answer for a client that sends nothing more.
@@ -82,7 +82,7 @@ std::string AnswerTo(std::string_view bytes, int port) {
 }
 
 bool IsOurHeader(std::string_view line) {
-  constexpr std::array<std::string_view, 17> kNames{"Allow",
+  constexpr std::array<std::string_view, 15> kNames{"Allow",
                                                     "Cache-Control",
                                                     "Connection",
                                                     "Content-Encoding",
@@ -96,9 +96,7 @@ bool IsOurHeader(std::string_view line) {
                                                     "Vary",
                                                     "Transfer-Encoding",
                                                     "WWW-Authenticate",
-                                                    "X-Content-Type-Options",
-                                                    "X-Frame-Options",
-                                                    "X-XSS-Protection"};
+                                                    "X-Content-Type-Options"};
   const size_t colon = line.find(": ");
   return colon != std::string_view::npos &&
          std::ranges::find(kNames, line.substr(0, colon)) != kNames.end();
@@ -125,7 +123,7 @@ void CheckHead(std::string_view head) {
 }  // namespace
 
 void CheckInput(std::string_view input) {
-  static const Served everyone("http_server_config: {headers: {X-Frame-Options: deny}}");
+  static const Served everyone("{}");
   static const Served alice(
       "basic_auth_users: {alice: $2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW}");
   const bool has_password = input.find("uthorization") != std::string_view::npos;
