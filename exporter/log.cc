@@ -7,7 +7,6 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
-#include <iterator>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -34,7 +33,8 @@ std::string LineTime(spdlog::log_clock::time_point time) {
 // Lines go to the queue. The lock is held for the format of a line only.
 class QueueSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  explicit QueueSink(std::shared_ptr<LogQueue> queue) : queue_(std::move(queue)) {}
+  QueueSink(std::shared_ptr<LogQueue> queue, LogFormat format)
+      : queue_(std::move(queue)), line_format_(format) {}
 
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
@@ -42,21 +42,16 @@ class QueueSink final : public spdlog::sinks::base_sink<std::mutex> {
     if (dropped != reported_) {
       const std::string text = fmt::format(
           "{} lines of the log were dropped: its reader took nothing", dropped - reported_);
-      if (Add(spdlog::details::log_msg(message.logger_name, spdlog::level::warn, text)))
-        reported_ = dropped;
+      const spdlog::details::log_msg report(message.logger_name, spdlog::level::warn, text);
+      if (queue_->Add(LogLine(report, line_format_))) reported_ = dropped;
     }
-    if (!Add(message)) queue_->CountDropped();
+    if (!queue_->Add(LogLine(message, line_format_))) queue_->CountDropped();
   }
   void flush_() override {}
 
  private:
-  bool Add(const spdlog::details::log_msg& message) {
-    spdlog::memory_buf_t line;
-    formatter_->format(message, line);
-    return queue_->Add(std::string_view(line.data(), line.size()));
-  }
-
   const std::shared_ptr<LogQueue> queue_;
+  const LogFormat line_format_;
   uint64_t reported_ = 0;  // of the dropped lines
 };
 
@@ -67,26 +62,21 @@ static_assert(static_cast<int>(LogLevel::kDebug) == spdlog::level::debug &&
 
 void ConfigureLog(LogLevel level, LogFormat format, std::shared_ptr<LogQueue> queue) {
   auto logger =
-      std::make_shared<spdlog::logger>("nccl-exporter", std::make_shared<QueueSink>(queue));
+      std::make_shared<spdlog::logger>("nccl-exporter", std::make_shared<QueueSink>(queue, format));
   // The library would write to standard error, which may block.
   logger->set_error_handler([queue](const std::string&) { queue->CountDropped(); });
   logger->set_level(static_cast<spdlog::level::level_enum>(level));
-  logger->set_formatter(std::make_unique<LineFormatter>(format));
   spdlog::set_default_logger(std::move(logger));
 }
 
-void LineFormatter::format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& line) {
+std::string LogLine(const spdlog::details::log_msg& message, LogFormat format) {
   std::string text;
   AppendQuoted(std::string_view(message.payload.data(), message.payload.size()), text);
-  constexpr std::string_view kLogfmt = "ts={} level={} msg={}\n";
-  constexpr std::string_view kJson = "{{\"ts\":\"{}\",\"level\":\"{}\",\"msg\":{}}}\n";
-  fmt::format_to(std::back_inserter(line),
-                 fmt::runtime(format_ == LogFormat::kJson ? kJson : kLogfmt),
-                 LineTime(message.time), LevelName(message.level), text);
-}
-
-std::unique_ptr<spdlog::formatter> LineFormatter::clone() const {
-  return std::make_unique<LineFormatter>(format_);
+  const std::string time = LineTime(message.time);
+  const std::string_view level = LevelName(message.level);
+  return format == LogFormat::kJson
+             ? fmt::format("{{\"ts\":\"{}\",\"level\":\"{}\",\"msg\":{}}}\n", time, level, text)
+             : fmt::format("ts={} level={} msg={}\n", time, level, text);
 }
 
 }  // namespace nccl_exporter::exporter

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// LineFormatter, the format of the daemon's log: one line per message on standard error, as logfmt
-// or JSON. spdlog calls it from any thread.
+// The daemon's log: one line per message on standard error, as logfmt or JSON. Any thread.
 #pragma once
 
-#include <spdlog/formatter.h>
+#include <spdlog/details/log_msg.h>
 
 #include <memory>
+#include <string>
 
 #include "exporter/cli/options.h"
 #include "exporter/log_queue.h"
@@ -18,15 +18,6 @@ void ConfigureLog(LogLevel level, LogFormat format, std::shared_ptr<LogQueue> qu
 
 // ts=2025-01-31T12:00:00.000Z level=info msg="text", or the same as a JSON object. Messages contain
 // text of other processes. It is escaped, so that a message is always one line and one value.
-class LineFormatter final : public spdlog::formatter {
- public:
-  explicit LineFormatter(LogFormat format) : format_(format) {}
-
-  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& line) override;
-  std::unique_ptr<spdlog::formatter> clone() const override;
-
- private:
-  const LogFormat format_;
-};
+std::string LogLine(const spdlog::details::log_msg& message, LogFormat format);
 
 }  // namespace nccl_exporter::exporter

@@ -23,9 +23,7 @@ namespace {
 std::string Line(LogFormat format, spdlog::level::level_enum level, const std::string& text) {
   spdlog::details::log_msg message("logger", level, text);
   message.time = spdlog::log_clock::time_point(std::chrono::milliseconds(1700000000042));
-  spdlog::memory_buf_t line;
-  LineFormatter(format).clone()->format(message, line);
-  return std::string(line.data(), line.size());
+  return LogLine(message, format);
 }
 
 TEST(LogTest, WritesLogfmt) {

@@ -27,9 +27,6 @@ class ServiceNotifier {
   // Removes $NOTIFY_SOCKET, $WATCHDOG_USEC and $WATCHDOG_PID from the environment. Call before
   // other threads start, because no thread may read the environment meanwhile.
   ServiceNotifier();
-  ~ServiceNotifier();
-  ServiceNotifier(const ServiceNotifier&) = delete;
-  ServiceNotifier& operator=(const ServiceNotifier&) = delete;
 
   void Ready() const { Send("READY=1"); }
   void Stopping() const { Send("STOPPING=1"); }
@@ -58,15 +55,12 @@ class ServiceNotifier {
 
   std::string path_;  // of the socket; empty: there is none
   std::optional<std::chrono::nanoseconds> watchdog_interval_;
-  int socket_ = -1;
 };
 
 inline ServiceNotifier::ServiceNotifier() : path_(Take("NOTIFY_SOCKET")) {
   const std::optional<int64_t> period_us = Number(Take("WATCHDOG_USEC"));
   const std::optional<int64_t> pid = Number(Take("WATCHDOG_PID"));
-  if (path_.empty()) return;
-  socket_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  const bool is_for_us = !pid || *pid == getpid();
+  const bool is_for_us = !path_.empty() && (!pid || *pid == getpid());
   // A day. A longer period protects nothing, and its nanoseconds could overflow.
   constexpr int64_t kLongestUs = int64_t{86400} * 1000000;
   if (period_us && *period_us <= kLongestUs && is_for_us) {
@@ -74,20 +68,19 @@ inline ServiceNotifier::ServiceNotifier() : path_(Take("NOTIFY_SOCKET")) {
   }
 }
 
-inline ServiceNotifier::~ServiceNotifier() {
-  if (socket_ >= 0) close(socket_);
-}
-
 // A message that systemd cannot take is lost: waiting for systemd would stop the service.
 inline void ServiceNotifier::Send(const std::string& message) const {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (socket_ < 0 || path_.size() >= sizeof address.sun_path) return;
+  if (path_.empty() || path_.size() >= sizeof address.sun_path) return;
+  const int sender = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (sender < 0) return;
   std::memcpy(address.sun_path, path_.data(), path_.size());
   if (path_[0] == '@') address.sun_path[0] = '\0';  // an abstract name
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path_.size());
-  sendto(socket_, message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT,
+  sendto(sender, message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT,
          reinterpret_cast<const sockaddr*>(&address), size);
+  close(sender);
 }
 
 }  // namespace nccl_exporter::exporter
