@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "exporter/serve.h"
+
 #include <malloc.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
@@ -31,7 +33,6 @@
 #include "exporter/ledger/book_source.h"
 #include "exporter/ledger/systems_tmpfs.h"
 #include "exporter/log.h"
-#include "exporter/serve.h"
 #include "exporter/service_notifier.h"
 #include "exporter/text/version.h"
 #include "exporter/trace/trace_page.h"
@@ -205,13 +206,13 @@ std::string ServeUntilSignal(const Options& options) {
   AnswerBudget budget;
   ScrapePage scrape_page(books, budget, kSeriesLimit, options.metrics, kCommit);
   NodeWatch watch(books, thresholds, [&](const Judgement& judgement) {
-    scrape_page.SetFindings(judgement.findings);
-    scrape_page.SetDroppedLogLines(log->dropped());
+    scrape_page.daemon().SetFindings(judgement.findings);
+    scrape_page.daemon().SetDroppedLogLines(log->dropped());
   });
   // Seldom, since it reads the mappings of all processes.
   const UnmeasuredWatch unmeasured(
       "/proc", std::chrono::minutes(1),
-      [&](std::optional<uint64_t> count) { scrape_page.SetUnmeasuredProcesses(count); });
+      [&](std::optional<uint64_t> count) { scrape_page.daemon().SetUnmeasuredProcesses(count); });
   TracePage trace([&](std::chrono::nanoseconds last) { return TraceOf(collector, last); }, budget);
   WebPages pages(books, scrape_page, watch, budget,
                  {.node_name = NodeName(),
@@ -221,7 +222,7 @@ std::string ServeUntilSignal(const Options& options) {
                   .commit = kCommit,
                   .fault = [&log = *log] { return FaultOfLog(log); }},
                  options.serves_traces ? &trace : nullptr);
-  const RefusalCounter on_refusal = [&](Refusal refusal) { scrape_page.Count(refusal); };
+  const RefusalCounter on_refusal = [&](Refusal refusal) { scrape_page.daemon().Count(refusal); };
   const HttpHandler answer = [&](const HttpRequest& request) { return pages.Answer(request); };
   HttpServer server(Guarded(answer, security, options, on_refusal), on_refusal);
   budget.SetGiveWay([&] { return pages.GiveWay() || server.GiveWay(); });

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metrics of the daemon itself, kept by prometheus-cpp and converted into the family model.
+// The metrics of the daemon itself.
 #pragma once
-
-#include <prometheus/counter.h>
-#include <prometheus/gauge.h>
-#include <prometheus/histogram.h>
-#include <prometheus/registry.h>
 
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <optional>
-#include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,27 +17,27 @@
 #include "exporter/http/refusal.h"
 #include "exporter/series/snapshot_families.h"
 #include "exporter/web/limits.h"
-#include "exporter/web/process_collectable.h"
 
 namespace nccl_exporter::exporter {
 
-template <typename Value>
-using ByFinding = std::array<std::array<Value, kCountOf<Severity>>, kCountOf<FindingKind>>;
+// Upper bounds of the durations of scrapes in seconds: from a node with a few communicators to one
+// at the series cap on a busy CPU.
+inline constexpr std::array kScrapeBounds{0.001, 0.0025, 0.005, 0.01, 0.025,
+                                          0.05,  0.1,    0.25,  0.5,  1.0};
 
 // Safe to use from any thread.
 class DaemonMetrics {
  public:
   // `commit` as in exporter/commit.h.
-  explicit DaemonMetrics(const std::vector<Limit>& limits = {}, std::string_view commit = {});
+  explicit DaemonMetrics(std::vector<Limit> limits = {}, std::string_view commit = {});
 
   void ObserveScrape(std::chrono::nanoseconds duration);
   void CountDrops(const SeriesDrops& drops);
   void Count(Refusal refusal);
-  // Lines that the log dropped since the daemon's start. For one thread.
+  // Lines that the log dropped since the daemon's start.
   void SetDroppedLogLines(uint64_t lines);
-  // Replaces those of the judgement before. A scrape meanwhile may see some kinds of each.
+  // Replaces those of the judgement before.
   void SetFindings(const std::vector<Finding>& findings);
-
   // Absent for nothing.
   void SetUnmeasuredProcesses(std::optional<uint64_t> count);
 
@@ -51,19 +47,19 @@ class DaemonMetrics {
 
  private:
   const int64_t started_realtime_ns_;
-  prometheus::Registry registry_;
-  ProcessCollectable process_;
-  prometheus::Histogram& scrape_duration_;
-  prometheus::Family<prometheus::Counter>& series_dropped_;
-  prometheus::Counter& log_lines_dropped_;
-  std::mutex drops_mutex_;               // guards what follows
-  std::set<uint64_t> users_with_drops_;  // at most collector::kMaxTroubledUsers
-  std::array<prometheus::Counter*, kRefusalCount> refusals_{};
-  prometheus::Family<prometheus::Gauge>& unmeasured_;
-  std::mutex unmeasured_mutex_;                        // guards what follows
-  prometheus::Gauge* unmeasured_processes_ = nullptr;  // absent: null
+  const std::vector<Limit> limits_;
+  const std::string commit_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::vector<uint64_t> scrapes_ = std::vector<uint64_t>(kScrapeBounds.size() + 1);  // by duration
+  double scrape_seconds_ = 0;
+  // By uid, of the first collector::kMaxTroubledUsers users, and of all others together. There from
+  // the start, so that the family is never absent.
+  std::map<std::string, std::array<uint64_t, kSeriesLossCount>> drops_;
+  std::array<uint64_t, kRefusalCount> refusals_{};
+  uint64_t dropped_log_lines_ = 0;
+  std::optional<uint64_t> unmeasured_processes_;
   // All pairs are served, so that a query gets 0 and not nothing.
-  ByFinding<prometheus::Gauge*> findings_{};
+  std::array<std::array<uint64_t, kCountOf<Severity>>, kCountOf<FindingKind>> findings_{};
 };
 
 }  // namespace nccl_exporter::exporter

@@ -5,8 +5,11 @@
 
 #include <malloc.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +23,7 @@
 #include "exporter/ledger/book_source.h"
 #include "exporter/ledger/shared_read.h"
 #include "exporter/web/node_json.h"
+#include "exporter/web/web_paths.h"
 
 namespace nccl_exporter::exporter {
 
@@ -29,24 +33,22 @@ inline constexpr std::chrono::milliseconds kApiLifetime{500};
 class NodeApi {
  public:
   // `books`, `watch` and `budget` outlive this object.
-  NodeApi(BookSource& books, const NodeWatch& watch, DaemonFacts facts, AnswerBudget& budget);
+  NodeApi(BookSource& books, const NodeWatch& watch, DaemonFacts facts, AnswerBudget& budget,
+          RefusalCounter on_refusal)
+      : books_(books),
+        watch_(watch),
+        facts_(std::move(facts)),
+        budget_(budget),
+        on_refusal_(std::move(on_refusal)) {}
 
-  // Any thread; those that come while an answer is made wait for it. Status 503 if there is no room
-  // for it.
-  HttpResponse Answer(const HttpRequest& request) { return Answer(request, kJson, nodes_); }
-  HttpResponse AnswerFindings(const HttpRequest& request) {
-    return Answer(request, kJson, findings_);
-  }
-  // Findings, and the operation that each rank is in.
-  HttpResponse AnswerInFlight(const HttpRequest& request) {
-    return Answer(request, HttpResponse().content_type, in_flight_);
-  }
+  // Nothing for other paths. Any thread; those that come while an answer is made wait for it.
+  // Status 503 if there is no room for it.
+  std::optional<HttpResponse> Answer(const HttpRequest& request);
 
   // Lets go of answers that are too old for another request; false if there are none. Any thread.
   bool GiveWay() {
     bool any = false;
-    for (SharedRead<Bodies>* const answers : {&nodes_, &findings_, &in_flight_})
-      any |= answers->Forget();
+    for (Resource& resource : resources_) any |= resource.bodies.Forget();
     return any;
   }
 
@@ -56,53 +58,47 @@ class NodeApi {
     AnswerBudget::Body plain;
     AnswerBudget::Body compressed;
   };
+  struct Resource {
+    std::string_view path;
+    std::string_view content_type;
+    SharedRead<Bodies> bodies;
+  };
   using Write = std::string(const collector::NodeSnapshot&, const NodeJudge&, const DaemonFacts&);
+  SharedRead<Bodies> Made(Write* write) {
+    return SharedRead<Bodies>([this, write] { return Make(write); }, kApiLifetime);
+  }
   std::shared_ptr<const Bodies> Make(Write* write);
-  static HttpResponse Answer(const HttpRequest& request, std::string_view content_type,
-                             SharedRead<Bodies>& answers);
+  // Findings, and the operation that each rank is in.
   static std::string InFlight(const collector::NodeSnapshot& node, const NodeJudge& judge,
                               const DaemonFacts& /*facts*/) {
     return InFlightText(node, judge.Judge(node));
   }
 
-  static HttpResponse NoRoom() {
-    return {.status = 503,
-            .headers = {{"Retry-After", "1"}},
-            .body = "No memory for this answer while slow clients take theirs\n"};
-  }
-
-  static constexpr std::string_view kJson = "application/json";
-
   BookSource& books_;
   const NodeWatch& watch_;
   const DaemonFacts facts_;
   AnswerBudget& budget_;
-  SharedRead<Bodies> nodes_;
-  SharedRead<Bodies> findings_;
-  SharedRead<Bodies> in_flight_;
+  const RefusalCounter on_refusal_;
+  std::array<Resource, 3> resources_{
+      {{kNodeApiPath, "application/json", Made(NodeJson)},
+       {kFindingsApiPath, "application/json", Made(FindingsAnswer)},
+       {kInFlightPath, "text/plain; charset=utf-8", Made(InFlight)}}};
 };
 
-inline NodeApi::NodeApi(BookSource& books, const NodeWatch& watch, DaemonFacts facts,
-                        AnswerBudget& budget)
-    : books_(books),
-      watch_(watch),
-      facts_(std::move(facts)),
-      budget_(budget),
-      nodes_([this] { return Make(NodeJson); }, kApiLifetime),
-      findings_([this] { return Make(FindingsAnswer); }, kApiLifetime),
-      in_flight_([this] { return Make(InFlight); }, kApiLifetime) {}
-
-inline HttpResponse NodeApi::Answer(const HttpRequest& request, std::string_view content_type,
-                                    SharedRead<Bodies>& answers) {
+inline std::optional<HttpResponse> NodeApi::Answer(const HttpRequest& request) {
+  const auto resource = std::ranges::find(resources_, request.path, &Resource::path);
+  if (resource == resources_.end()) return std::nullopt;
   const bool is_compressed = AcceptsGzip(request.accept_encoding);
-  const std::shared_ptr<const Bodies> bodies = answers.Get();
-  const AnswerBudget::Body& body = is_compressed ? bodies->compressed : bodies->plain;
-  if (body == nullptr) return NoRoom();
-  HttpResponse response{.content_type = std::string(content_type),
+  const std::shared_ptr<const Bodies> bodies = resource->bodies.Get();
+  HttpResponse response{.content_type = std::string(resource->content_type),
                         .headers = {{"Cache-Control", "no-store"}, {"Vary", "Accept-Encoding"}},
-                        .body = {}};
+                        .body = {},
+                        .shared_body = is_compressed ? bodies->compressed : bodies->plain};
+  if (response.shared_body == nullptr) {
+    on_refusal_(Refusal::kAnswerBytes);
+    return BusyResponse("No memory for this answer while slow clients take theirs\n");
+  }
   if (is_compressed) response.headers.emplace_back("Content-Encoding", "gzip");
-  response.shared_body = body;
   return response;
 }
 

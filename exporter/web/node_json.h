@@ -28,12 +28,6 @@ struct DaemonFacts {
   size_t node_answer_bytes = kNodeAnswerBytes;  // maximum of NodeJson()
 };
 
-// The time over which rates and means are computed.
-inline constexpr double kRecentSeconds = 30;
-
-// Maximum of listed operations in flight per rank, oldest first.
-inline constexpr size_t kListedInFlight = 4;
-
 // The answer of /api/v1/findings: what is wrong, without the rest. exporter/cli/client reads it.
 std::string FindingsAnswer(const collector::NodeSnapshot& node, const NodeJudge& judge,
                            const DaemonFacts& facts);

@@ -63,8 +63,8 @@ class Served {
   WebConfigFile file_;
   const HttpHandler guard_ = WithPasswords(
       file_, [this](const HttpRequest& request) { return pages_.Answer(request); },
-      [this](Refusal refusal) { scrape_page_.Count(refusal); });
-  HttpServer server_{guard_, [this](Refusal refusal) { scrape_page_.Count(refusal); }};
+      [this](Refusal refusal) { scrape_page_.daemon().Count(refusal); });
+  HttpServer server_{guard_, [this](Refusal refusal) { scrape_page_.daemon().Count(refusal); }};
 };
 
 // The whole answer for a client that sends nothing more.

@@ -14,25 +14,36 @@
 #include "exporter/series/collect.h"
 
 namespace nccl_exporter::exporter {
-bool ScrapesInProgress::Begin(const std::string& client) {
-  const std::lock_guard lock(mutex_);
-  int& count = by_client_[client];
-  if (count >= kScrapesPerAddress) return false;
-  ++count;
-  return true;
-}
-
-void ScrapesInProgress::End(const std::string& client) {
-  const std::lock_guard lock(mutex_);
-  if (--by_client_[client] == 0) by_client_.erase(client);
-}
 
 ScrapePage::ScrapePage(BookSource& books, AnswerBudget& budget, size_t series_limit,
                        const MetricFilter& filter, std::string_view commit)
-    : daemon_(Limits(series_limit), commit),
-      exposition_(books, daemon_, series_limit, filter),
-      builder_([&exposition = exposition_](Collect collect) { return exposition.Next(collect); },
-               budget) {}
+    : books_(books),
+      series_limit_(series_limit),
+      filter_(filter),
+      daemon_(Limits(series_limit), commit),
+      memory_(filter),
+      builder_([this](Collect collect) { return Expose(collect); }, budget) {}
+
+Exposition ScrapePage::Expose(Collect collect) {
+  Exposition exposition = ExpositionOfCatalogue(filter_, collect);
+  daemon_.CountDrops(
+      AddSnapshotFamilies(books_.Take(), series_limit_, memory_, exposition, collect));
+  daemon_.AddTo(exposition);
+  return exposition;
+}
+
+std::shared_ptr<const void> ScrapePage::Begin(const std::string& client) {
+  {
+    const std::lock_guard lock(in_progress_->mutex);
+    int& count = in_progress_->by_client[client];
+    if (count == kScrapesPerAddress) return nullptr;
+    ++count;
+  }
+  return {this, [all = in_progress_, client](const void*) {
+            const std::lock_guard lock(all->mutex);
+            if (--all->by_client[client] == 0) all->by_client.erase(client);
+          }};
+}
 
 HttpResponse ScrapePage::Answer(const HttpRequest& request) {
   std::vector<std::string> parts;
@@ -41,15 +52,12 @@ HttpResponse ScrapePage::Answer(const HttpRequest& request) {
   }
   const std::optional<Collect> collect = CollectOf(parts);
   if (!collect) {
-    return {.status = 400,
-            .headers = {},
-            .body = "Unknown value of " + std::string(kCollectParameter) +
-                    "; known values: " + KnownParts() + '\n'};
+    return TextResponse(400, "Unknown value of " + std::string(kCollectParameter) +
+                                 "; known values: " + KnownParts() + '\n');
   }
-  if (!in_progress_->Begin(request.client))
+  std::shared_ptr<const void> scrape = Begin(request.client);
+  if (scrape == nullptr)
     return Refuse(Refusal::kScrapesPerAddress, "Too many concurrent scrapes of this address\n");
-  std::shared_ptr<const void> scrape(
-      nullptr, [all = in_progress_, client = request.client](const void*) { all->End(client); });
   const auto start = PageBuilder::Clock::now();
   const auto budget = ScrapeBudget(request.scrape_timeout).value_or(kDefaultScrapeBudget);
   const PageKind kind{.format = NegotiateFormat(request.accept),
@@ -76,9 +84,9 @@ HttpResponse ScrapePage::Answer(const HttpRequest& request) {
   return response;
 }
 
-HttpResponse ScrapePage::Refuse(Refusal refusal, std::string_view why) {
+HttpResponse ScrapePage::Refuse(Refusal refusal, std::string why) {
   daemon_.Count(refusal);
-  return {.status = 503, .headers = {{"Retry-After", "1"}}, .body = std::string(why)};
+  return BusyResponse(std::move(why));
 }
 
 }  // namespace nccl_exporter::exporter

@@ -9,14 +9,13 @@
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "exporter/findings/finding.h"
 #include "exporter/http/answer_budget.h"
 #include "exporter/http/http_server.h"
 #include "exporter/ledger/book_source.h"
+#include "exporter/series/metric_filter.h"
+#include "exporter/series/snapshot_families.h"
 #include "exporter/web/daemon_metrics.h"
-#include "exporter/web/node_exposition.h"
 #include "exporter/web/page_builder.h"
 
 namespace nccl_exporter::exporter {
@@ -28,18 +27,6 @@ inline constexpr int kScrapesPerAddress = 4;
 // Time for scrapers that name no timeout: the rest of Prometheus' default of 10 s.
 inline constexpr std::chrono::milliseconds kDefaultScrapeBudget{9500};
 
-// Scrapes from their request to the end of their answer. Any thread.
-class ScrapesInProgress {
- public:
-  // Whether one more of that address may begin; then End() follows.
-  bool Begin(const std::string& client);
-  void End(const std::string& client);
-
- private:
-  std::mutex mutex_;
-  std::map<std::string, int> by_client_;
-};
-
 class ScrapePage {
  public:
   // `books` and `budget` outlive this object. `commit` is that of the program, empty if not
@@ -49,21 +36,30 @@ class ScrapePage {
 
   HttpResponse Answer(const HttpRequest& request);
 
-  void Count(Refusal refusal) { daemon_.Count(refusal); }
-  void SetUnmeasuredProcesses(std::optional<uint64_t> count) {
-    daemon_.SetUnmeasuredProcesses(count);
-  }
-  void SetFindings(const std::vector<Finding>& findings) { daemon_.SetFindings(findings); }
-  // Since the daemon's start. For one thread.
-  void SetDroppedLogLines(uint64_t lines) { daemon_.SetDroppedLogLines(lines); }
+  // For what happens elsewhere in the daemon.
+  DaemonMetrics& daemon() { return daemon_; }
 
  private:
-  HttpResponse Refuse(Refusal refusal, std::string_view why);
+  // Scrapes from their request to the end of their answer.
+  struct InProgress {
+    std::mutex mutex;
+    std::map<std::string, int> by_client;
+  };
 
+  // A scrape of that address, until the result is released; null if there are too many. Any thread.
+  std::shared_ptr<const void> Begin(const std::string& client);
+  HttpResponse Refuse(Refusal refusal, std::string why);
+  // The whole or the alert series of a snapshot, and the daemon's own metrics: what the limit
+  // leaves for detail is known with the alert series only. On the builder's thread.
+  Exposition Expose(Collect collect);
+
+  BookSource& books_;
+  const size_t series_limit_;
+  const MetricFilter filter_;
   DaemonMetrics daemon_;
-  NodeExposition exposition_;  // of the builder's thread
+  SeriesMemory memory_;  // from one exposition to the next
   // Outlived by the answers that are still being sent when the page is gone.
-  const std::shared_ptr<ScrapesInProgress> in_progress_ = std::make_shared<ScrapesInProgress>();
+  const std::shared_ptr<InProgress> in_progress_ = std::make_shared<InProgress>();
   PageBuilder builder_;  // last: its thread uses what is above
 };
 

@@ -35,9 +35,6 @@ class WebPages {
   HttpResponse AnswerHealth(const HttpRequest& request) const;
 
  private:
-  // Counts an answer for which there was no room.
-  HttpResponse Counted(HttpResponse response);
-
   BookSource& books_;
   ScrapePage& scrape_page_;
   const std::string telemetry_path_;

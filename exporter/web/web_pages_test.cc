@@ -98,7 +98,7 @@ TEST_F(WebPagesTest, TheWholeScrapePleasesPromtool) {
 }
 
 TEST_F(WebPagesTest, TheScrapeHoldsEveryFamilyOnceAndTheDaemonsOwn) {
-  scrape_page_.SetUnmeasuredProcesses(0);
+  scrape_page_.daemon().SetUnmeasuredProcesses(0);
   Get(port(), "/metrics");
   const std::string text = Get(port(), "/metrics").body;
   for (const MetricRow& row : kMetrics) {
@@ -135,7 +135,7 @@ std::set<std::string> FamiliesOf(const std::string& text) {
 }
 
 TEST_F(WebPagesTest, CollectsOnePartOfTheMetrics) {
-  scrape_page_.SetUnmeasuredProcesses(0);
+  scrape_page_.daemon().SetUnmeasuredProcesses(0);
   std::set<std::string> alerts, detail, both;
   for (const MetricRow& row : kMetrics) {
     const std::string name(row.name);
@@ -206,12 +206,10 @@ TEST_F(WebPagesTest, TheLandingPageLinksToTheMetrics) {
 }
 
 TEST_F(WebPagesTest, ThePartsOfThePageCarryAStrictPolicyAndHoldNothingFromElsewhere) {
-  for (const std::string_view path : kWebPaths) {
-    if (path == kHealthyPath || path == kReadyPath || path == kInFlightPath ||
-        path == kNodeApiPath || path == kFindingsApiPath || path == kApiDocumentPath ||
-        path == kTracePath)
-      continue;  // no parts of the page
-    const HttpAnswer answer = Get(port(), std::string(path));
+  for (const auto& [file, text] : kPageFiles) {
+    const std::string path = file == "index.html" ? "/" : '/' + std::string(file);
+    EXPECT_TRUE(IsWebPath(path)) << "it can be no path of the metrics";
+    const HttpAnswer answer = Get(port(), path);
     EXPECT_EQ(answer.status, 200) << path;
     EXPECT_THAT(answer.headers.at("content-security-policy"),
                 testing::AllOf(testing::HasSubstr("default-src 'none'"),
@@ -220,7 +218,7 @@ TEST_F(WebPagesTest, ThePartsOfThePageCarryAStrictPolicyAndHoldNothingFromElsewh
     for (const char* elsewhere : {"https:", "\"//", "url(", "style=", "onclick", "{{"}) {
       EXPECT_THAT(answer.body, testing::Not(testing::HasSubstr(elsewhere))) << path;
     }
-    const HttpAnswer compressed = Get(port(), std::string(path), {"Accept-Encoding: gzip"});
+    const HttpAnswer compressed = Get(port(), path, {"Accept-Encoding: gzip"});
     EXPECT_EQ(Gunzip(compressed.body), answer.body) << path;
     EXPECT_NE(compressed.headers.at("etag"), answer.headers.at("etag")) << "two forms, two tags";
   }

@@ -6,6 +6,8 @@
 #include <array>
 #include <string_view>
 
+#include "exporter/web/page_files.h"  // generated
+
 namespace nccl_exporter::exporter {
 
 inline constexpr std::string_view kLandingPath = "/";
@@ -16,37 +18,26 @@ inline constexpr std::string_view kTracePath = "/debug/trace";
 inline constexpr std::string_view kNodeApiPath = "/api/v1/node";
 inline constexpr std::string_view kFindingsApiPath = "/api/v1/findings";
 
-// Files of the page at kLandingPath.
-inline constexpr std::string_view kPageStylePath = "/page.css";
-inline constexpr std::string_view kPageScriptPath = "/page.js";
-inline constexpr std::string_view kPageChartsPath = "/charts.js";
-inline constexpr std::string_view kPageCommunicatorsPath = "/communicators.js";
-inline constexpr std::string_view kPageDetailsPath = "/details.js";
-inline constexpr std::string_view kPageDomPath = "/dom.js";
-inline constexpr std::string_view kPageFindingsPath = "/findings.js";
-inline constexpr std::string_view kPageFormatPath = "/format.js";
-inline constexpr std::string_view kPageLaterPath = "/later.js";
-inline constexpr std::string_view kPageNetworkPath = "/network.js";
-inline constexpr std::string_view kPagePlotPath = "/plot.js";
-inline constexpr std::string_view kPageTablesPath = "/tables.js";
-inline constexpr std::string_view kPageViewPath = "/view.js";
-inline constexpr std::string_view kPageWordsPath = "/words.js";
-inline constexpr std::string_view kPageIconPath = "/icon.svg";
 inline constexpr std::string_view kApiDocumentPath = "/docs/api";
 
-inline constexpr std::array kWebPaths{
-    kTracePath,       kLandingPath,      kHealthyPath,           kReadyPath,
-    kInFlightPath,    kNodeApiPath,      kFindingsApiPath,       kPageStylePath,
-    kPageScriptPath,  kPageChartsPath,   kPageCommunicatorsPath, kPageDetailsPath,
-    kPageDomPath,     kPageFindingsPath, kPageFormatPath,        kPageLaterPath,
-    kPageNetworkPath, kPagePlotPath,     kPageTablesPath,        kPageViewPath,
-    kPageWordsPath,   kPageIconPath,     kApiDocumentPath};
+inline constexpr std::array kWebPaths{kTracePath,       kLandingPath,    kHealthyPath,
+                                      kReadyPath,       kInFlightPath,   kNodeApiPath,
+                                      kFindingsApiPath, kApiDocumentPath};
+
+// Whether a file of the page has that path: page.css is at /page.css, and index.html at
+// kLandingPath.
+constexpr bool IsPageFile(std::string_view path) {
+  return path.starts_with('/') &&
+         std::ranges::find(kPageFiles, path.substr(1),
+                           [](const auto& file) { return file.first; }) != kPageFiles.end();
+}
 
 // Followed by the name of an alert or of its runbook (NAME.md).
 inline constexpr std::string_view kRunbooksPath = "/docs/runbooks/";
 
 constexpr bool IsWebPath(std::string_view path) {
-  return std::ranges::find(kWebPaths, path) != kWebPaths.end() || path.starts_with(kRunbooksPath);
+  return std::ranges::find(kWebPaths, path) != kWebPaths.end() || IsPageFile(path) ||
+         path.starts_with(kRunbooksPath);
 }
 
 }  // namespace nccl_exporter::exporter
