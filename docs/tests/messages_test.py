@@ -23,7 +23,7 @@ DAEMON = pathlib.Path('exporter/nccl-exporter').absolute()
 # Per program: files, and what opens a statement whose text a person reads.
 SOURCES = {
     'the plugin': [(('plugin/*.cc', 'plugin/*/*.cc'), (r'\binfo\(', r'\bwarn\(', r'\bFail\(', r'\bsnprintf\(error_,'))],
-    'the daemon': [(('exporter/*.cc', 'exporter/*/*.cc', 'exporter/*/*/*.cc', 'collector/*.cc', 'collector/*/*.cc'),
+    'the daemon': [(('exporter/*.cc', 'exporter/*/*.cc', 'exporter/*/*/*.cc', 'exporter/http/last_usable.h', 'collector/*.cc', 'collector/*/*.cc'),
                     (r'\bspdlog::\w+\(', r'\bFail\(kRuntimeFailure,', r'\bruntime_error\(')),
                    (('exporter/ledger/state_log.h',), (r'\blines\.push_back\(',)),
                    (('exporter/http/listening_sockets.cc',), (r'\breturn(?= "[^"]* )',))],
