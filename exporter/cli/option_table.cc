@@ -166,8 +166,8 @@ constexpr std::array<OptionRow, 21> kOptions{{
     {"--web.telemetry-path", "/metrics", "Path of the metrics.", FlagTakes::kValue,
      StoreChecked<&Options::telemetry_path, IsTelemetryPath>},
     {"--web.config.file", "",
-     "File with TLS, passwords and headers, in the format of the Prometheus exporter-toolkit. Read "
-     "again when it changes.",
+     "File with TLS and passwords, in the format of the Prometheus exporter-toolkit. Read again "
+     "when it changes.",
      FlagTakes::kValue, StoreChecked<&Options::web_config_file, IsAnyText>},
     {"--web.systemd-socket", "",
      "Listen at the sockets that systemd passes, instead of --web.listen-address.",
