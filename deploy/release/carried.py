@@ -22,6 +22,7 @@ LICENSES = {
     'libmicrohttpd12': 'LGPL-2.1-or-later',
     'libnettle8': 'LGPL-3.0-or-later OR GPL-2.0-or-later',
     'libp11-kit0': 'BSD-3-Clause',
+    'libprometheus-cpp-core1.0': 'MIT',
     'libspdlog1.10': 'MIT',
     'libstdc++6': 'GPL-3.0-or-later WITH GCC-exception-3.1',
     'libtasn1-6': 'LGPL-2.1-or-later',

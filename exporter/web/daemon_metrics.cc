@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+// The daemon's registry, and prometheus-cpp's families as ours.
 #include "exporter/web/daemon_metrics.h"
 
+#include <prometheus/metric_family.h>
+
 #include <algorithm>
-#include <numeric>
+#include <array>
+#include <cassert>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "collector/node_snapshot.h"
 #include "exporter/series/exposition_builder.h"
@@ -13,78 +22,163 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// Value of the label uid for users beyond collector::kMaxTroubledUsers.
-constexpr const char* kOtherUsers = "other";
+// From a node with a few communicators to one at the series cap on a busy CPU, in seconds.
+constexpr std::array kScrapeBounds{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0};
 
-void Add(ExpositionBuilder& builder, Metric metric, Labels labels, double value) {
-  if (builder.Serves(metric))
-    builder.Add(metric, kNoLabels, builder.AddLabels(std::move(labels)), value);
+// Value of the label uid for users beyond collector::kMaxTroubledUsers.
+constexpr std::string_view kOtherUsers = "other";
+
+// A builder of prometheus-cpp with name and help of the catalogue.
+template <typename Builder>
+Builder Named(Builder builder, Metric metric) {
+  return builder.Name(std::string(RowOf(metric).name)).Help(std::string(RowOf(metric).help));
 }
 
-Label Named(const char* label, std::string_view value) { return {label, std::string(value)}; }
+// The family of that name, which the catalogue has.
+Family& Find(Exposition& exposition, const std::string& name) {
+  const auto found = std::ranges::find(exposition.families, name, &Family::name);
+  assert(found != exposition.families.end());
+  return *found;
+}
 
-void AddBuildInfo(ExpositionBuilder& builder, const std::string& commit) {
-  Labels labels{Named("compiler", kCompiler), Named("version", kVersion)};
-  // An empty label is none, and OpenMetrics forbids it.
-  if (!commit.empty()) labels.insert(labels.begin() + 1, {"revision", commit});
-  Add(builder, Metric::kBuildInfo, std::move(labels), 1);
+LabelsId AddLabels(Exposition& exposition,
+                   const std::vector<prometheus::ClientMetric::Label>& source) {
+  if (source.empty()) return kNoLabels;
+  Labels labels;
+  for (const auto& label : source) labels.push_back({label.name, label.value});
+  return exposition.Add(std::move(labels));
+}
+
+// Counts of each bucket from cumulative ones, handed over to the exposition.
+std::span<const uint64_t> AddCounts(Exposition& exposition,
+                                    const prometheus::ClientMetric::Histogram& source) {
+  std::vector<uint64_t> counts;
+  uint64_t below = 0;
+  for (const auto& bucket : source.bucket) {
+    counts.push_back(bucket.cumulative_count - below);
+    below = bucket.cumulative_count;
+  }
+  const auto owned = std::make_shared<const std::vector<uint64_t>>(std::move(counts));
+  exposition.owners.push_back(owned);
+  return *owned;
+}
+
+void SetScale(HistogramScale& scale, const prometheus::ClientMetric::Histogram& source) {
+  scale = {};
+  for (const auto& bucket : source.bucket) {
+    if (std::isinf(bucket.upper_bound)) continue;
+    scale.bounds.push_back(bucket.upper_bound);
+    scale.ends.push_back(static_cast<uint32_t>(scale.bounds.size()));
+  }
+}
+
+void AddFamily(Exposition& exposition, const prometheus::MetricFamily& source) {
+  Family& family = Find(exposition, source.name);
+  if (!family.is_served) return;
+  for (const prometheus::ClientMetric& metric : source.metric) {
+    Series series{.group_labels = kNoLabels,
+                  .variable_labels = AddLabels(exposition, metric.label),
+                  .value = 0,
+                  .counts = {}};
+    if (source.type == prometheus::MetricType::Histogram) {
+      SetScale(family.scale, metric.histogram);
+      series.value = metric.histogram.sample_sum;
+      series.counts = AddCounts(exposition, metric.histogram);
+    } else {
+      const bool is_counter = source.type == prometheus::MetricType::Counter;
+      series.value = is_counter ? metric.counter.value : metric.gauge.value;
+    }
+    family.series.push_back(series);
+  }
 }
 
 }  // namespace
 
-DaemonMetrics::DaemonMetrics(std::vector<Limit> limits, std::string_view commit)
+DaemonMetrics::DaemonMetrics(const std::vector<Limit>& limits, std::string_view commit)
     : started_realtime_ns_(
           std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count()),
-      limits_(std::move(limits)),
-      commit_(commit),
-      drops_{{kOtherUsers, {}}} {}
-
-void DaemonMetrics::ObserveScrape(std::chrono::nanoseconds duration) {
-  const double seconds = std::chrono::duration<double>(duration).count();
-  const auto bound = std::ranges::lower_bound(kScrapeBounds, seconds);
-  const std::lock_guard lock(mutex_);
-  ++scrapes_[static_cast<size_t>(bound - kScrapeBounds.begin())];
-  scrape_seconds_ += seconds;
-}
-
-void DaemonMetrics::CountDrops(const SeriesDrops& drops) {
-  const std::lock_guard lock(mutex_);
-  for (const auto& [user, counts] : drops.by_user) {
-    const std::string uid = std::to_string(user);
-    const bool is_named = drops_.contains(uid) || drops_.size() <= collector::kMaxTroubledUsers;
-    auto& sums = drops_[is_named ? uid : kOtherUsers];
-    for (size_t i = 0; i < sums.size(); ++i) sums[i] += counts[i];
+      scrape_duration_(Named(prometheus::BuildHistogram(), Metric::kScrapeDuration)
+                           .Register(registry_)
+                           .Add({}, prometheus::Histogram::BucketBoundaries(kScrapeBounds.begin(),
+                                                                            kScrapeBounds.end()))),
+      series_dropped_(
+          Named(prometheus::BuildCounter(), Metric::kSeriesDropped).Register(registry_)),
+      log_lines_dropped_(
+          Named(prometheus::BuildCounter(), Metric::kLogLinesDropped).Register(registry_).Add({})),
+      unmeasured_(
+          Named(prometheus::BuildGauge(), Metric::kUnmeasuredProcesses).Register(registry_)) {
+  // There from the start, so that the family is never absent.
+  for (const CodeRow<SeriesLoss>& row : kSeriesLosses)
+    series_dropped_.Add({{"uid", std::string(kOtherUsers)}, {"reason", std::string(row.name)}});
+  prometheus::Labels build{{"version", std::string(kVersion)},
+                           {"compiler", std::string(kCompiler)}};
+  // An empty label is none, and OpenMetrics forbids it.
+  if (!commit.empty()) build["revision"] = commit;
+  Named(prometheus::BuildGauge(), Metric::kBuildInfo).Register(registry_).Add(build).Set(1);
+  for (const Limit& limit : limits) {
+    auto& family = Named(prometheus::BuildGauge(), limit.family).Register(registry_);
+    family.Add({{"limit", std::string(limit.name)}}).Set(limit.value);
+  }
+  auto& refused = Named(prometheus::BuildCounter(), Metric::kRequestsRefused).Register(registry_);
+  for (size_t i = 0; i < kRefusalCount; ++i)
+    refusals_[i] = &refused.Add({{"reason", std::string(kRefusals[i].name)}});
+  auto& findings = Named(prometheus::BuildGauge(), Metric::kFindings).Register(registry_);
+  for (size_t kind = 0; kind < findings_.size(); ++kind) {
+    for (size_t severity = 0; severity < findings_[kind].size(); ++severity)
+      findings_[kind][severity] =
+          &findings.Add({{"kind", std::string(kFindingKinds[kind].name)},
+                         {"severity", std::string(kSeverities[severity].name)}});
   }
 }
 
-void DaemonMetrics::Count(Refusal refusal) {
-  const std::lock_guard lock(mutex_);
-  ++refusals_[static_cast<size_t>(refusal)];
+void DaemonMetrics::ObserveScrape(std::chrono::nanoseconds duration) {
+  scrape_duration_.Observe(std::chrono::duration<double>(duration).count());
 }
 
+void DaemonMetrics::CountDrops(const SeriesDrops& drops) {
+  const std::lock_guard lock(drops_mutex_);
+  for (const auto& [user, counts] : drops.by_user) {
+    if (users_with_drops_.size() < collector::kMaxTroubledUsers) users_with_drops_.insert(user);
+    const std::string uid =
+        users_with_drops_.contains(user) ? std::to_string(user) : std::string(kOtherUsers);
+    for (const CodeRow<SeriesLoss>& row : kSeriesLosses) {
+      series_dropped_.Add({{"uid", uid}, {"reason", std::string(row.name)}})
+          .Increment(static_cast<double>(counts[static_cast<size_t>(row.id)]));
+    }
+  }
+}
+
+void DaemonMetrics::Count(Refusal refusal) { refusals_[static_cast<size_t>(refusal)]->Increment(); }
+
 void DaemonMetrics::SetDroppedLogLines(uint64_t lines) {
-  const std::lock_guard lock(mutex_);
-  dropped_log_lines_ = lines;
+  log_lines_dropped_.Increment(static_cast<double>(lines) - log_lines_dropped_.Value());
 }
 
 void DaemonMetrics::SetFindings(const std::vector<Finding>& findings) {
-  const std::lock_guard lock(mutex_);
-  findings_ = {};
+  ByFinding<double> counts{};
   for (const Finding& finding : findings)
-    ++findings_[static_cast<size_t>(finding.kind)][static_cast<size_t>(finding.severity)];
+    ++counts[static_cast<size_t>(finding.kind)][static_cast<size_t>(finding.severity)];
+  for (size_t kind = 0; kind < counts.size(); ++kind) {
+    for (size_t severity = 0; severity < counts[kind].size(); ++severity)
+      findings_[kind][severity]->Set(counts[kind][severity]);
+  }
 }
 
 void DaemonMetrics::SetUnmeasuredProcesses(std::optional<uint64_t> count) {
-  const std::lock_guard lock(mutex_);
-  unmeasured_processes_ = count;
+  const std::lock_guard lock(unmeasured_mutex_);
+  if (!count) {
+    if (unmeasured_processes_ != nullptr) unmeasured_.Remove(unmeasured_processes_);
+    unmeasured_processes_ = nullptr;
+    return;
+  }
+  if (unmeasured_processes_ == nullptr) unmeasured_processes_ = &unmeasured_.Add({});
+  unmeasured_processes_->Set(static_cast<double>(*count));
 }
 
 void DaemonMetrics::AddTo(Exposition& exposition) const {
   exposition.created_realtime_ns = started_realtime_ns_;
+  for (const prometheus::MetricFamily& family : registry_.Collect()) AddFamily(exposition, family);
   ExpositionBuilder builder(exposition);
-  AddBuildInfo(builder, commit_);
-  for (const Limit& limit : limits_)
-    Add(builder, limit.family, {Named("limit", limit.name)}, limit.value);
   builder.Add(Metric::kProcessStartTime, kNoLabels, kNoLabels,
               static_cast<double>(started_realtime_ns_) / 1e9);
   // Files in /proc cost more to read than a small scrape to make.
@@ -93,32 +187,6 @@ void DaemonMetrics::AddTo(Exposition& exposition) const {
     const std::optional<double> value =
         exposition.families[i].is_served ? ProcessReading(static_cast<Metric>(i)) : std::nullopt;
     if (value) builder.Add(static_cast<Metric>(i), kNoLabels, kNoLabels, *value);
-  }
-  HistogramScale& scale = exposition.families[static_cast<size_t>(Metric::kScrapeDuration)].scale;
-  scale.bounds.assign(kScrapeBounds.begin(), kScrapeBounds.end());
-  scale.ends.resize(kScrapeBounds.size());
-  std::iota(scale.ends.begin(), scale.ends.end(), 1);
-  const std::lock_guard lock(mutex_);
-  builder.AddHistogram(Metric::kScrapeDuration, kNoLabels, kNoLabels, scrape_seconds_,
-                       builder.Keep(scrapes_));
-  for (const auto& [uid, counts] : drops_) {
-    for (const CodeRow<SeriesLoss>& row : kSeriesLosses)
-      Add(builder, Metric::kSeriesDropped, {Named("reason", row.name), Named("uid", uid)},
-          static_cast<double>(counts[static_cast<size_t>(row.id)]));
-  }
-  for (const CodeRow<Refusal>& row : kRefusals)
-    Add(builder, Metric::kRequestsRefused, {Named("reason", row.name)},
-        static_cast<double>(refusals_[static_cast<size_t>(row.id)]));
-  builder.Add(Metric::kLogLinesDropped, kNoLabels, kNoLabels,
-              static_cast<double>(dropped_log_lines_));
-  if (unmeasured_processes_)
-    builder.Add(Metric::kUnmeasuredProcesses, kNoLabels, kNoLabels,
-                static_cast<double>(*unmeasured_processes_));
-  for (size_t kind = 0; kind < findings_.size(); ++kind) {
-    for (size_t severity = 0; severity < findings_[kind].size(); ++severity)
-      Add(builder, Metric::kFindings,
-          {Named("kind", kFindingKinds[kind].name), Named("severity", kSeverities[severity].name)},
-          static_cast<double>(findings_[kind][severity]));
   }
 }
 

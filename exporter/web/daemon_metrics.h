@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metrics of the daemon itself.
+// The metrics of the daemon itself, kept by prometheus-cpp and converted into the family model.
 #pragma once
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
 
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <mutex>
 #include <optional>
-#include <string>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -20,24 +24,23 @@
 
 namespace nccl_exporter::exporter {
 
-// Upper bounds of the durations of scrapes in seconds: from a node with a few communicators to one
-// at the series cap on a busy CPU.
-inline constexpr std::array kScrapeBounds{0.001, 0.0025, 0.005, 0.01, 0.025,
-                                          0.05,  0.1,    0.25,  0.5,  1.0};
+template <typename Value>
+using ByFinding = std::array<std::array<Value, kCountOf<Severity>>, kCountOf<FindingKind>>;
 
 // Safe to use from any thread.
 class DaemonMetrics {
  public:
   // `commit` as in exporter/commit.h.
-  explicit DaemonMetrics(std::vector<Limit> limits = {}, std::string_view commit = {});
+  explicit DaemonMetrics(const std::vector<Limit>& limits = {}, std::string_view commit = {});
 
   void ObserveScrape(std::chrono::nanoseconds duration);
   void CountDrops(const SeriesDrops& drops);
   void Count(Refusal refusal);
-  // Lines that the log dropped since the daemon's start.
+  // Lines that the log dropped since the daemon's start. For one thread.
   void SetDroppedLogLines(uint64_t lines);
-  // Replaces those of the judgement before.
+  // Replaces those of the judgement before. A scrape meanwhile may see some kinds of each.
   void SetFindings(const std::vector<Finding>& findings);
+
   // Absent for nothing.
   void SetUnmeasuredProcesses(std::optional<uint64_t> count);
 
@@ -47,19 +50,18 @@ class DaemonMetrics {
 
  private:
   const int64_t started_realtime_ns_;
-  const std::vector<Limit> limits_;
-  const std::string commit_;
-  mutable std::mutex mutex_;  // guards what follows
-  std::vector<uint64_t> scrapes_ = std::vector<uint64_t>(kScrapeBounds.size() + 1);  // by duration
-  double scrape_seconds_ = 0;
-  // By uid, of the first collector::kMaxTroubledUsers users, and of all others together. There from
-  // the start, so that the family is never absent.
-  std::map<std::string, std::array<uint64_t, kSeriesLossCount>> drops_;
-  std::array<uint64_t, kRefusalCount> refusals_{};
-  uint64_t dropped_log_lines_ = 0;
-  std::optional<uint64_t> unmeasured_processes_;
+  prometheus::Registry registry_;
+  prometheus::Histogram& scrape_duration_;
+  prometheus::Family<prometheus::Counter>& series_dropped_;
+  prometheus::Counter& log_lines_dropped_;
+  std::mutex drops_mutex_;               // guards what follows
+  std::set<uint64_t> users_with_drops_;  // at most collector::kMaxTroubledUsers
+  std::array<prometheus::Counter*, kRefusalCount> refusals_{};
+  prometheus::Family<prometheus::Gauge>& unmeasured_;
+  std::mutex unmeasured_mutex_;                        // guards what follows
+  prometheus::Gauge* unmeasured_processes_ = nullptr;  // absent: null
   // All pairs are served, so that a query gets 0 and not nothing.
-  std::array<std::array<uint64_t, kCountOf<Severity>>, kCountOf<FindingKind>> findings_{};
+  ByFinding<prometheus::Gauge*> findings_{};
 };
 
 }  // namespace nccl_exporter::exporter
