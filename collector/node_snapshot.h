@@ -57,14 +57,12 @@ struct ArrivalCounts {
   uint64_t last = 0;      // of those, the ones that it was the last to enter
   // Sum, against the first rank to enter; the operations of one launch share it.
   uint64_t lateness_ns = 0;
-  uint64_t estimated = 0;  // of the compared ones, those in which not all of this is proven
 
   bool operator==(const ArrivalCounts&) const = default;
   ArrivalCounts& operator+=(const ArrivalCounts& more) {
     compared += more.compared;
     last += more.last;
     lateness_ns += more.lateness_ns;
-    estimated += more.estimated;
     return *this;
   }
 };
@@ -142,31 +140,27 @@ void AddKnown(std::optional<Counts>& sum, const std::optional<Counts>& more) {
   }
 }
 
-// Half of the range in which the lateness of a rank in its latest operation lies, against the first
-// rank of its node to enter. Nothing where there are no bounds, or no estimate.
-struct ArrivalUncertainty {
-  std::optional<uint64_t> proven_ns;
-  std::optional<uint64_t> estimated_ns;
-};
-
 // Why a completed operation was not compared. Append only: each is a label value `reason`.
 enum class Uncompared : uint8_t {
   kRingOverrun,
   kPartnerMissing,
-  kUncertainClocks,
+  kTogether,
   kMismatch,
   kRankTwice,
+  kNoCommonEnd,
   kCount
 };
 inline constexpr CodeTable<Uncompared> kUncomparedReasons{{
     {Uncompared::kRingOverrun, "ring_overrun", "overwritten before it was read"},
     {Uncompared::kPartnerMissing, "partner_missing",
      "another rank on this node does not have it: untimed, rejected, overwritten"},
-    {Uncompared::kUncertainClocks, "uncertain_clocks",
-     "no rank was later than another by more than the uncertainty of the clocks"},
+    {Uncompared::kTogether, "together",
+     "no kernel was shorter than another by more than ranks may leave apart"},
     {Uncompared::kMismatch, "mismatch", "the ranks' operations of that number cannot be the same"},
     {Uncompared::kRankTwice, "rank_twice",
      "a rank is present twice: communicators that cannot be distinguished"},
+    {Uncompared::kNoCommonEnd, "no_common_end",
+     "its ranks need not leave together: the function does not wait for all of them"},
 }};
 static_assert(IsInOrder(kUncomparedReasons));
 using UncomparedOperations = std::array<uint64_t, kCountOf<Uncompared>>;
@@ -227,7 +221,6 @@ struct CommunicatorSnapshot {
   int64_t last_progress_monotonic_ns = 0;
   // Where the node has other ranks whose kernel times are compared.
   std::optional<ArrivalCounts> arrivals;
-  ArrivalUncertainty arrival_uncertainty;
   // Collectives that were timed since the snapshot before, in order; of communicators that may span
   // nodes. Of more than the ring holds, the latest.
   std::vector<RecentOperation> recent;

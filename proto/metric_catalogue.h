@@ -62,9 +62,6 @@ enum class Metric : uint8_t {
   kArrivalLateness,
   kLastArrivals,
   kComparedOperations,
-  kEstimatedArrivals,
-  kArrivalUncertainty,
-  kArrivalProvenUncertainty,
   kRankKernelSeconds,
   kRankPointToPointKernelSeconds,
   kRankPointToPoint,
@@ -211,37 +208,21 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      "peer."},
     {Metric::kArrivalLateness, "nccl_collective_arrival_lateness_seconds_total",
      MetricType::kCounter, "seconds", LabelScope::kCommunicator, "",
-     "Start of the rank's kernel minus that of the first rank on the node, summed over compared "
-     "operations; operations of one launch share it.",
+     "Longest kernel on the node minus the rank's own, where the rank is late, summed over "
+     "compared operations; operations of one launch share it.",
      MetricPart::kAlerts},
     {Metric::kLastArrivals, "nccl_collective_last_arrivals_total", MetricType::kCounter, "",
-     LabelScope::kCommunicator, "",
-     "Compared operations that the rank entered last on its node, proven or estimated.",
+     LabelScope::kCommunicator, "", "Compared operations that the rank entered last on its node.",
      MetricPart::kAlerts},
     {Metric::kComparedOperations, "nccl_collective_compared_operations_total", MetricType::kCounter,
      "", LabelScope::kCommunicator, "",
-     "Collectives for which all ranks of the communicator on the node have kernel times, and in "
-     "which starts differ by more than the uncertainty of the clocks. On the lowest rank of the "
-     "node; absent for the only one.",
+     "Collectives that wait for all ranks, for which all ranks of the communicator on the node "
+     "have kernel times, and in which some rank is late. On the lowest rank of the node; absent "
+     "for the only one.",
      MetricPart::kAlerts},
-    {Metric::kEstimatedArrivals, "nccl_collective_estimated_arrivals_total", MetricType::kCounter,
-     "", LabelScope::kCommunicator, "",
-     "Compared operations with an order that is estimated, not proven: the fastest deliveries of "
-     "the ranks' GPUs and the durations of the kernels agree, and nothing proven contradicts "
-     "them."},
-    {Metric::kArrivalUncertainty, "nccl_collective_arrival_uncertainty_seconds", MetricType::kGauge,
-     "seconds", LabelScope::kCommunicator, "",
-     "Uncertainty of the rank's lateness at the latest operation: half the range of its start "
-     "minus that of the first rank on the node, by proof and estimate; absent while neither is "
-     "known."},
-    {Metric::kArrivalProvenUncertainty, "nccl_collective_arrival_proven_uncertainty_seconds",
-     MetricType::kGauge, "seconds", LabelScope::kCommunicator, "",
-     "Uncertainty of the rank's lateness at the latest operation, by proof only; absent while the "
-     "distance of the clocks is not bounded from both sides."},
     {Metric::kRankKernelSeconds, "nccl_rank_kernel_seconds_total", MetricType::kCounter, "seconds",
      LabelScope::kCommunicator, "",
-     "Measured durations of timed operations; absent while nothing is timed.",
-     MetricPart::kAlerts},
+     "Measured durations of timed operations; absent while nothing is timed.", MetricPart::kAlerts},
     {Metric::kRankPointToPointKernelSeconds, "nccl_rank_p2p_kernel_seconds_total",
      MetricType::kCounter, "seconds", LabelScope::kCommunicator, "",
      "The part of nccl_rank_kernel_seconds_total in sends and receives; absent while none of them "

@@ -3,14 +3,12 @@
 #include "collector/arrivals/arrival_observer.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <ctime>
 #include <iterator>
 #include <memory>
 #include <span>
 
-#include "collector/reader/text_field.h"
+#include "collector/reader/slot_directory.h"
 #include "proto/shm_layout.h"
 
 namespace nccl_exporter::collector {
@@ -18,66 +16,35 @@ namespace {
 
 constexpr uint64_t kFirstApiWithCalls = 5;  // before, a call is announced after the launch
 
-// The part of a slot that identifies its communicator.
-struct SlotIdentity {
-  static constexpr size_t kBytes = offsetof(layout::CommunicatorSlot, functions);
-  alignas(uint64_t) std::array<std::byte, kBytes> bytes{};
-
-  bool Read(const SegmentFile& file, uint64_t offset) {
-    return file.Read(offset, bytes) == static_cast<ssize_t>(bytes.size());
-  }
-  uint64_t Word(size_t at) const {
-    uint64_t word = 0;
-    std::memcpy(&word, bytes.data() + at, sizeof(word));
-    return word;
-  }
-  uint64_t state() const { return Word(offsetof(layout::CommunicatorSlot, state)); }
-  std::string GpuUuid() const {
-    char text[sizeof(layout::CommunicatorSlot::gpu_uuid)];
-    std::memcpy(text, bytes.data() + offsetof(layout::CommunicatorSlot, gpu_uuid), sizeof(text));
-    return TextOf(text);
-  }
-  bool HasKernelTimes() const {
-    return Word(offsetof(layout::CommunicatorSlot, timing_source)) ==
-           static_cast<uint64_t>(TimingSource::kKernel);
-  }
-};
-
-// `job`: the communicator's key as far as the process has it.
-LocalRank RankOf(const SlotIdentity& slot, CommunicatorKey job) {
-  job.id = slot.Word(offsetof(layout::CommunicatorSlot, communicator_id));
-  job.ranks = slot.Word(offsetof(layout::CommunicatorSlot, ranks));
-  return {.communicator = std::move(job),
-          .rank = slot.Word(offsetof(layout::CommunicatorSlot, rank)),
-          .gpu_uuid = slot.GpuUuid(),
-          .has_kernel_times = slot.HasKernelTimes(),
-          .call_is_bound =
-              slot.Word(offsetof(layout::CommunicatorSlot, api_version)) >= kFirstApiWithCalls};
+// `key`: of the communicator, as far as the process has it.
+LocalRank RankOf(const SlotHead& head, CommunicatorKey key) {
+  key.id = head.communicator_id;
+  key.ranks = head.ranks;
+  return {.communicator = std::move(key),
+          .rank = head.rank,
+          .has_kernel_times = head.has_kernel_times,
+          .call_is_bound = head.api_version >= kFirstApiWithCalls};
 }
 
-int64_t ClockNs(clockid_t clock) {
-  timespec time{};
-  clock_gettime(clock, &time);
-  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
-
-// The collectives among them. One whose kernel stops before it starts, as only a damaged segment
-// has, took no time.
+// The collectives among them.
 std::vector<RecentOperation> CollectivesOf(const std::vector<CompletedOperation>& operations) {
   std::vector<RecentOperation> collectives;
   for (const CompletedOperation& operation : operations) {
     if (TrafficOf(operation.function()) != Traffic::kCollective) continue;
-    collectives.push_back(
-        {.function = operation.function(),
-         .size_class = static_cast<uint8_t>(SizeClassOf(operation.bytes)),
-         .sequence = operation.sequence(),
-         .launch_ns = std::max(operation.stop_ns, operation.start_ns) - operation.start_ns,
-         .members = operation.members});
+    collectives.push_back({.function = operation.function(),
+                           .size_class = static_cast<uint8_t>(SizeClassOf(operation.bytes)),
+                           .sequence = operation.sequence(),
+                           .launch_ns = operation.DurationNs(),
+                           .members = operation.members});
   }
   return collectives;
 }
 
-uint64_t ThreadCpuNs() { return static_cast<uint64_t>(ClockNs(CLOCK_THREAD_CPUTIME_ID)); }
+uint64_t ThreadCpuNs() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
 
 // Adds the CPU time of the thread during its life.
 class CpuTime {
@@ -93,21 +60,6 @@ class CpuTime {
 };
 
 }  // namespace
-
-// Both clocks are read within a microsecond, or again: a thread may lose its core in between.
-int64_t ArrivalObserver::MonotonicSlewNs() {
-  constexpr int kTries = 3;
-  int64_t slew_ns = 0, least_apart_ns = INT64_MAX;
-  for (int i = 0; i < kTries && least_apart_ns > 1000; ++i) {
-    const int64_t before_ns = ClockNs(CLOCK_MONOTONIC_RAW);
-    const int64_t monotonic_ns = ClockNs(CLOCK_MONOTONIC);
-    const int64_t apart_ns = ClockNs(CLOCK_MONOTONIC_RAW) - before_ns;
-    if (apart_ns >= least_apart_ns) continue;
-    least_apart_ns = apart_ns;
-    slew_ns = monotonic_ns - (before_ns + apart_ns / 2);
-  }
-  return slew_ns;
-}
 
 // A ring is settled when all segments that existed at its beginning are known. Before, a partner
 // may be missing from its group only because nobody has looked yet.
@@ -176,14 +128,14 @@ void ArrivalObserver::MeetAgain(Followed& followed, bool is_over) {
   followed.is_over = is_over;
 }
 
-// The identity is read twice around: a slot that changes hands in between is left for the next
-// look.
+// The head is read twice again: a slot that changes hands in between is left for the next look.
 void ArrivalObserver::Follow(const RingKey& key, const SegmentLook& look) {
   const uint64_t state_word = look.slots.heads[key.second].state_word;
   const uint64_t offset = look.slots.OffsetOf(key.second);
-  SlotIdentity slot, after;
-  if (!slot.Read(*look.file, offset) || !after.Read(*look.file, offset)) return;
-  if (slot.state() != state_word || after.state() != state_word) return;  // seen at the next look
+  std::optional<SegmentFault> fault;
+  const auto head = ReadSlotHead(*look.file, offset, fault);
+  const auto after = ReadSlotHead(*look.file, offset, fault);
+  if (!head || !after || head->state_word != state_word || after->state_word != state_word) return;
   const ProcessSnapshot& process = *look.slots.process;
   if (!MakeRoom(process.uid)) {
     ++without_ring_[process.uid];
@@ -195,7 +147,7 @@ void ArrivalObserver::Follow(const RingKey& key, const SegmentLook& look) {
   followed.slot_offset = offset;
   followed.file = look.file;
   followed.ring = followed.recent = CompletionRing(offset, look.clock_offset_ns);
-  followed.member = matcher_.Add(RankOf(slot, CommunicatorKeyOf(process, {})));
+  followed.member = matcher_.Add(RankOf(*head, CommunicatorKeyOf(process, {})));
 }
 
 // Whether there is room for one more ring of the user. Where there is none, the user who has the
@@ -228,10 +180,14 @@ bool ArrivalObserver::GiveUpRing(uint64_t uid, bool also_the_living) {
   return true;
 }
 
+void ArrivalObserver::UpdateCounts(Followed& followed) {
+  if (followed.member != nullptr && followed.counts) followed.counts = followed.member->counts;
+}
+
 // The counts stay with the ring, for as long as its segment is served.
 void ArrivalObserver::Retire(Followed& followed) {
   if (followed.member == nullptr) return;
-  if (followed.was_comparable) followed.counts = ArrivalMatcher::CountsOf(followed.member);
+  UpdateCounts(followed);
   matcher_.Remove(followed.member);
   followed.member = nullptr;
 }
@@ -240,8 +196,7 @@ void ArrivalObserver::Retire(Followed& followed) {
 bool ArrivalObserver::AwaitsDiscovery(const Moment& now) {
   bool awaits = false;
   for (auto& [key, followed] : rings_) {
-    if (followed.member == nullptr || followed.is_settled ||
-        !ArrivalMatcher::IsComparable(followed.member))
+    if (followed.member == nullptr || followed.is_settled || !followed.member->IsComparable())
       continue;
     if (!followed.begun_monotonic_ns && followed.ring.HasBegun(*followed.file)) {
       followed.begun_monotonic_ns = now.monotonic_ns;
@@ -262,20 +217,19 @@ bool ArrivalObserver::MayAsk(uint64_t uid, const Moment& now) {
   return true;
 }
 
-// One slew for all rings of a pass: times of two ranks are compared with each other.
 bool ArrivalObserver::Read(const Moment& now) {
   const CpuTime cpu_time(cpu_ns_);
   bool is_regular = false;
-  const int64_t slew_ns = slew_ns_();
   for (auto& [key, followed] : rings_) {
-    if (followed.member == nullptr || !ArrivalMatcher::IsComparable(followed.member)) continue;
-    is_regular = followed.was_comparable = true;
-    if (followed.is_settled) ReadRing(followed, slew_ns, now);
+    if (followed.member == nullptr || !followed.member->IsComparable()) continue;
+    is_regular = true;
+    if (!followed.counts) followed.counts.emplace();
+    if (followed.is_settled) ReadRing(followed, now);
   }
   return is_regular;
 }
 
-void ArrivalObserver::ReadRing(Followed& followed, int64_t slew_ns, const Moment& now) {
+void ArrivalObserver::ReadRing(Followed& followed, const Moment& now) {
   // An operation that was read counts only if the slot is still the same communicator's afterwards.
   operations_.clear();
   const uint64_t lost = followed.ring.Read(*followed.file, operations_);
@@ -288,11 +242,8 @@ void ArrivalObserver::ReadRing(Followed& followed, int64_t slew_ns, const Moment
       layout::GenerationOf(state.load(std::memory_order_relaxed)) != followed.generation)
     return;
   matcher_.CountLost(followed.member, lost);
-  for (CompletedOperation& operation : operations_) {
-    operation.call_ns -= static_cast<uint64_t>(slew_ns);
-    operation.delivered_ns -= static_cast<uint64_t>(slew_ns);
+  for (const CompletedOperation& operation : operations_)
     matcher_.Take(followed.member, operation, static_cast<uint64_t>(now.monotonic_ns));
-  }
 }
 
 void ArrivalObserver::AddTo(ProcessSnapshot& process) {
@@ -305,11 +256,8 @@ void ArrivalObserver::AddTo(ProcessSnapshot& process) {
       followed.recent.Read(*followed.file, operations_);
       communicator.recent = CollectivesOf(operations_);
     }
-    const bool is_followed = followed.member != nullptr && followed.was_comparable;
-    communicator.arrivals =
-        is_followed ? ArrivalMatcher::CountsOf(followed.member) : followed.counts;
-    if (is_followed)
-      communicator.arrival_uncertainty = ArrivalMatcher::UncertaintyOf(followed.member);
+    UpdateCounts(followed);
+    communicator.arrivals = followed.counts;
   }
 }
 

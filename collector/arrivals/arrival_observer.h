@@ -5,11 +5,9 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -41,15 +39,6 @@ inline constexpr int64_t kAsksInARow = 4;
 // thread-safe.
 class ArrivalObserver {
  public:
-  // By how much CLOCK_MONOTONIC has been slewed ahead of the crystal that drives it,
-  // CLOCK_MONOTONIC_RAW. Time synchronization slews by up to 500 parts in a million (by adjtimex),
-  // which no clock of a GPU follows: stamps are compared as the crystal counts.
-  static int64_t MonotonicSlewNs();
-
-  // `slew_ns`: where it is taken from; tests put their own in its place.
-  explicit ArrivalObserver(std::function<int64_t()> slew_ns = MonotonicSlewNs)
-      : slew_ns_(std::move(slew_ns)) {}
-
   // Finds the communicators. `looks` has every segment that was there at `known_until_ns`, of
   // CLOCK_MONOTONIC.
   void Discover(const SegmentLooks& looks, const Moment& now, int64_t known_until_ns);
@@ -75,9 +64,7 @@ class ArrivalObserver {
     CompletionRing ring{0};
     CompletionRing recent{0};                  // the ring as AddTo() has read it
     ArrivalMatcher::Member* member = nullptr;  // null: over, only the counts are left
-    // The last, if it was ever comparable; set when it is over.
-    std::optional<ArrivalCounts> counts;
-    bool was_comparable = false;
+    std::optional<ArrivalCounts> counts;       // the latest, if it was ever comparable
     bool is_over = false;  // closed, or its writer gone, when it was last looked at
     std::optional<int64_t> begun_monotonic_ns;  // when an operation was first seen in the ring
     bool is_settled = false;                    // all ranks are known
@@ -89,9 +76,10 @@ class ArrivalObserver {
   void Follow(const RingKey& key, const SegmentLook& look);
   bool MakeRoom(uint64_t uid);
   bool GiveUpRing(uint64_t uid, bool also_the_living);
+  static void UpdateCounts(Followed& followed);
   void Retire(Followed& followed);
   bool MayAsk(uint64_t uid, const Moment& now);
-  void ReadRing(Followed& followed, int64_t slew_ns, const Moment& now);
+  void ReadRing(Followed& followed, const Moment& now);
   void AddTo(ProcessSnapshot& process);
 
   ArrivalMatcher matcher_;
@@ -102,7 +90,6 @@ class ArrivalObserver {
   std::map<uint64_t, size_t> tried_;
   std::map<uint64_t, int64_t> asks_used_up_to_ns_;  // by user, see MayAsk()
   std::vector<CompletedOperation> operations_;      // kept from ring to ring
-  std::function<int64_t()> slew_ns_;
   uint64_t cpu_ns_ = 0;
 };
 

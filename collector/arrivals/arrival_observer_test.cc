@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "collector/arrivals/arrival_fixture.h"
+#include "collector/testing/arrival_fixture.h"
 
 namespace nccl_exporter::collector {
 namespace {
@@ -26,38 +26,7 @@ TEST_F(ArrivalObserverTest, ComparesTheRanksOfSeveralProcesses) {
   EXPECT_EQ(Counts(0), (ArrivalCounts{.compared = 3, .last = 0, .lateness_ns = 0}));
   EXPECT_EQ(Counts(1)->compared, 3u);
   EXPECT_EQ(Counts(1)->last, 3u);
-  EXPECT_NEAR(static_cast<double>(Counts(1)->lateness_ns), 3e6, 3000);
-}
-
-// Time synchronization slews CLOCK_MONOTONIC by 100 parts in a million for twenty seconds. Rank 0
-// is bound closely before, rank 1 always; no rank is late.
-TEST_F(ArrivalObserverTest, ASlewedClockMakesNobodyLate) {
-  Start(0);
-  Start(1);
-  Discover();
-  for (uint64_t second = 1; second <= 40; ++second) {
-    const uint64_t slewed_ns = second > 20 ? (second - 20) * 100'000 : 0;
-    slew_ns_ = static_cast<int64_t>(slewed_ns);
-    for (const int rank : {0, 1}) {
-      const bool is_close = rank == 1 || second <= 20;
-      const uint64_t start_ns = second * 1000 * kMillisecond;
-      processes_[rank].writer.Put(
-          0,
-          CompletionV1{.ticket = second,
-                       .function = 4,
-                       .sequence = second,
-                       .call_ns = start_ns + slewed_ns - (is_close ? 10'000 : 500 * kMillisecond),
-                       .start_ns = start_ns + 7777777,
-                       .stop_ns = start_ns + 15 * kMillisecond + 7777777,
-                       .delivered_ns = start_ns + slewed_ns + 15 * kMillisecond +
-                                       (is_close ? 10'000 : 5'000'000)});
-      Write(rank);
-    }
-    Read();
-  }
-  EXPECT_EQ(Counts(0), ArrivalCounts{});
-  EXPECT_EQ(Counts(1), ArrivalCounts{});
-  EXPECT_EQ(Uncompared(Uncompared::kUncertainClocks), 80u);
+  EXPECT_EQ(Counts(1)->lateness_ns, 3 * kMillisecond);
 }
 
 TEST_F(ArrivalObserverTest, ARankAloneHasNoCountsAndIsNotRead) {
@@ -80,7 +49,7 @@ TEST_F(ArrivalObserverTest, ASnapshotHasWhatWasCompletedSinceTheOneBefore) {
   ASSERT_EQ(first.size(), 2u);
   EXPECT_EQ(first[0].function, Function::kAllReduce);
   EXPECT_EQ(first[0].sequence, 1u);
-  EXPECT_EQ(first[0].launch_ns, 15 * kMillisecond);
+  EXPECT_EQ(first[0].launch_ns, 8 * kMillisecond);
   EXPECT_EQ(first[0].members, 1u);
   EXPECT_EQ(first[1].sequence, 2u);
   EXPECT_TRUE(Seen(0, 0, 1, 2).recent.empty());

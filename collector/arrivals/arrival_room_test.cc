@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "collector/arrivals/arrival_fixture.h"
+#include "collector/testing/arrival_fixture.h"
 #include "proto/shm_layout.h"
 
 namespace nccl_exporter::collector {

@@ -8,6 +8,7 @@
 // read the same in two copies, one after the other.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -36,6 +37,8 @@ struct CompletedOperation {
     const uint64_t number = function_and_sequence >> 56;
     return number < kFunctionCount ? static_cast<Function>(number) : Function::kOther;
   }
+  // An operation whose kernel stops before it starts, as only a damaged segment has, took no time.
+  uint64_t DurationNs() const { return std::max(stop_ns, start_ns) - start_ns; }
   uint64_t sequence() const { return function_and_sequence & ((uint64_t{1} << 56) - 1); }
 };
 

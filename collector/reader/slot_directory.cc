@@ -149,6 +149,10 @@ std::optional<SlotHead> ReadSlotHead(const SegmentSource& source, uint64_t offse
   if (fault) return std::nullopt;
   const auto word = [&](size_t at) { return words[at / sizeof(uint64_t)]; };
   return SlotHead{.state_word = word(offsetof(CommunicatorSlot, state)),
+                  .communicator_id = word(offsetof(CommunicatorSlot, communicator_id)),
+                  .ranks = word(offsetof(CommunicatorSlot, ranks)),
+                  .rank = word(offsetof(CommunicatorSlot, rank)),
+                  .api_version = word(offsetof(CommunicatorSlot, api_version)),
                   .created_monotonic_ns = word(offsetof(CommunicatorSlot, created_monotonic_ns)),
                   .closed_monotonic_ns = word(offsetof(CommunicatorSlot, closed_monotonic_ns)),
                   .has_identity = word(offsetof(CommunicatorSlot, has_identity)) != 0,

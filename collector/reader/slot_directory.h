@@ -26,6 +26,10 @@ struct SegmentFault {
 // once more.
 struct SlotHead {
   uint64_t state_word = 0;
+  uint64_t communicator_id = 0;
+  uint64_t ranks = 0;
+  uint64_t rank = 0;
+  uint64_t api_version = 0;
   uint64_t created_monotonic_ns = 0;
   uint64_t closed_monotonic_ns = 0;
   bool has_identity = false;

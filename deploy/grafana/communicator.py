@@ -59,8 +59,8 @@ WHO = Row('Which rank is late?', [
           [(f'bottomk(10, sum by (rank, gpu, instance) ({rate(BUSY, OF)}) / (sum by (rank, gpu, instance) ({rate(TIMED, OF)}) > 0))',
                                   'rank {{rank}} {{instance}} GPU {{gpu}}')], 's'),
     graph('Last on its node, by rank',
-          'Share of compared collectives that the rank was the last of its node to enter, by the GPU clocks; the ten largest. Normal: shared '
-          'among the ranks. Near 100 %: this rank is late. Needs two ranks on a node and kernel timing.',
+          'Share of compared collectives that the rank was the last of its node to enter; the ten largest. Normal: shared among the '
+          'ranks. Near 100 %: this rank is late. Needs two ranks on a node and kernel timing.',
           [(f'topk(10, sum by (rank, gpu, instance) ({rate("nccl_collective_last_arrivals_total", COMM)}) '
             f'/ on (instance) group_left () ({COMPARED} > 0))', 'rank {{rank}} {{instance}} GPU '
                 '{{gpu}}')],
@@ -71,16 +71,6 @@ WHO = Row('Which rank is late?', [
           [(f'topk(10, sum by (rank, gpu, instance) ({rate("nccl_collective_arrival_lateness_seconds_total", COMM)}) '
             f'/ on (instance) group_left () ({COMPARED} > 0))', 'rank {{rank}} {{instance}} GPU '
                 '{{gpu}}')], 's'),
-    graph('How closely arrivals are known',
-          'Half the range of a rank\'s start after the first rank on the node; the rank with the largest range. Proven: only by bounds of '
-          'the clocks. Estimated: also by deliveries and durations. Normal: well below the lateness shown.',
-          [(f'max(nccl_collective_arrival_uncertainty_seconds{{{COMM}}})', 'estimated'),
-           (f'max(nccl_collective_arrival_proven_uncertainty_seconds{{{COMM}}})', 'proven')], 's'),
-    graph('Arrivals that are estimates',
-          'Share of compared collectives with arrivals that are estimated, not proven. Normal: near 0 if hosts wait for their GPUs, near 100 '
-          '% if they are far ahead.',
-          [(f'sum(avg by (instance) ({rate("nccl_collective_estimated_arrivals_total", COMM)})) / (sum({COMPARED}) > 0)',
-            'estimated')], 'percentunit', most=1),
 ])
 
 PROGRESS = Row('Does it make progress, and which rank is in which operation?', [

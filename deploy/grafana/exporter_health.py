@@ -72,8 +72,8 @@ LOST = Row('What is lost, and why?', [
              'Profiler events without a live operation; ignored. Normal: 0. foreign_process: proxies work for other processes (PXN).',
              'nccl_process_events_unmatched_total'),
     by_cause('Arrivals not compared, by cause',
-             'Timed collectives without a known order of arrival on the node. Normal: some uncertain_clocks. ring_overrun: the daemon was '
-             'blocked.',
+             'Timed collectives without a known order of arrival on the node. Normal: some together, since nobody was late. '
+             'ring_overrun: the daemon was blocked.',
              'nccl_exporter_uncompared_operations_total'),
     by_cause('Series left out, by cause',
              'Series above the limit of a daemon: first detail; then communicators are folded into comm="other", or left out. Normal: 0.',

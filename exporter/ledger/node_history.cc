@@ -221,8 +221,7 @@ void NodeHistory::CompareRank(const RankOnNode& rank, const collector::Communica
   difference.arrivals = {
       .compared = Grown(before.arrivals.compared, now.arrivals.compared),
       .last = Grown(before.arrivals.last, now.arrivals.last),
-      .lateness_ns = Grown(before.arrivals.lateness_ns, now.arrivals.lateness_ns),
-      .estimated = Grown(before.arrivals.estimated, now.arrivals.estimated)};
+      .lateness_ns = Grown(before.arrivals.lateness_ns, now.arrivals.lateness_ns)};
   difference.network = Difference(before.network, now.network);
   difference.network_bus_bytes = Difference(before.network_bus_bytes, now.network_bus_bytes);
   if (before.steps && now.steps) AddSteps(*before.steps, *now.steps, difference);

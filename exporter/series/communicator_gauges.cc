@@ -15,10 +15,6 @@ std::optional<double> If(bool is_known, double value) {
   return is_known ? std::optional(value) : std::nullopt;
 }
 
-std::optional<double> SecondsOf(std::optional<uint64_t> ns) {
-  return ns ? std::optional(static_cast<double>(*ns) / kNsPerSecond) : std::nullopt;
-}
-
 std::optional<double> Started(const GroupMember& member) {
   const collector::CommunicatorSnapshot& c = *member.communicator;
   return static_cast<double>(c.started_sequence);
@@ -62,17 +58,6 @@ constexpr std::array kGauges{
                       [](const GroupMember& member) {
                         const int64_t last_ns = member.communicator->last_progress_realtime_ns;
                         return If(last_ns != 0, SecondsOfTime(last_ns));
-                      }},
-    CommunicatorGauge{Metric::kArrivalUncertainty, Merge::kHighest,
-                      [](const GroupMember& member) {
-                        const collector::ArrivalUncertainty& uncertainty =
-                            member.communicator->arrival_uncertainty;
-                        return SecondsOf(uncertainty.estimated_ns ? uncertainty.estimated_ns
-                                                                  : uncertainty.proven_ns);
-                      }},
-    CommunicatorGauge{Metric::kArrivalProvenUncertainty, Merge::kHighest,
-                      [](const GroupMember& member) {
-                        return SecondsOf(member.communicator->arrival_uncertainty.proven_ns);
                       }},
 };
 

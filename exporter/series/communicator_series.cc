@@ -187,7 +187,6 @@ void CommunicatorSeries::AddArrivals(const SeriesGroup& group, LabelsId labels) 
   builder_.Add(Metric::kArrivalLateness, labels, kNoLabels,
                static_cast<double>(sum->lateness_ns) / kNsPerSecond);
   builder_.Add(Metric::kLastArrivals, labels, kNoLabels, static_cast<double>(sum->last));
-  builder_.Add(Metric::kEstimatedArrivals, labels, kNoLabels, static_cast<double>(sum->estimated));
 }
 
 // Kernel seconds are absent where nothing is timed, or not any more: 0 would look like a rank that

@@ -148,7 +148,7 @@ TEST(FormatsTest, CarryTheSameNumbersWithDurationsBySize) {
 
 const std::set<std::string> kCountedByTheDaemon{
     "nccl_collective_arrival_lateness_seconds_total", "nccl_collective_last_arrivals_total",
-    "nccl_collective_estimated_arrivals_total", "nccl_exporter_user_segment_errors_total"};
+    "nccl_exporter_user_segment_errors_total"};
 // They count since the daemon knows them: exporter/testing's snapshot says when.
 const std::set<std::string> kCountedSinceKnown{"nccl_rank_steps_total",
                                                "nccl_rank_step_wait_seconds_total"};

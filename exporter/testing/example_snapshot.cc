@@ -56,8 +56,7 @@ collector::ProcessSnapshot TrainingProcess() {
   world.completion_is_known = true;
   world.in_flight = InFlight();
   world.last_progress_realtime_ns = kStartNs + 90 * kSecondNs + 500000000;
-  world.arrivals = {{.compared = 3, .last = 2, .lateness_ns = 12500000, .estimated = 1}};
-  world.arrival_uncertainty = {.proven_ns = 250000, .estimated_ns = 12500};
+  world.arrivals = {{.compared = 3, .last = 2, .lateness_ns = 12500000}};
   process.communicators.push_back(std::move(world));
 
   collector::CommunicatorSnapshot idle = EmptyCommunicator(0xfeed, 0);
@@ -134,7 +133,7 @@ std::shared_ptr<const collector::NodeSnapshot> ExampleSnapshot() {
                                  .realtime_ns = kStartNs,
                                  .present = 1}};
   snapshot->uncompared_communicators = {{.uid = 1001, .count = 3}};
-  snapshot->uncompared_operations[static_cast<size_t>(collector::Uncompared::kUncertainClocks)] = 8;
+  snapshot->uncompared_operations[static_cast<size_t>(collector::Uncompared::kTogether)] = 8;
   snapshot->arrival_matching_ns = 1500000;
   return snapshot;
 }

@@ -219,7 +219,6 @@ TEST(OtherCountsTest, HaveAllCountersOfAMember) {
   const std::set<std::string_view> no_sums{"nccl_collective_arrival_lateness_seconds_total",
                                            "nccl_collective_last_arrivals_total",
                                            "nccl_collective_compared_operations_total",
-                                           "nccl_collective_estimated_arrivals_total",
                                            "nccl_rank_steps_total",
                                            "nccl_rank_step_wait_seconds_total",
                                            "nccl_node_large_bus_bytes_total",

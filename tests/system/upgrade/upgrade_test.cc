@@ -48,7 +48,7 @@ class JobCounters {
   static bool IsOfTheJob(const std::string& name) {
     static const std::set<std::string> kOfTheDaemon{
         "nccl_collective_arrival_lateness_seconds_total", "nccl_collective_last_arrivals_total",
-        "nccl_collective_compared_operations_total", "nccl_collective_estimated_arrivals_total"};
+        "nccl_collective_compared_operations_total"};
     if (kOfTheDaemon.contains(name)) return false;
     for (const char* end : {"_total", "_bucket", "_count", "_sum"}) {
       if (!name.ends_with(end)) continue;

@@ -61,7 +61,7 @@ class ArrivalFixture : public testing::Test {
     const uint64_t ticket = ++process.completed[slot];
     const uint64_t start_ns = 1000 * kMillisecond + ticket * 20 * kMillisecond +
                               static_cast<uint64_t>(rank) * kMillisecond;
-    const uint64_t stop_ns = 1000 * kMillisecond + ticket * 20 * kMillisecond + 15 * kMillisecond;
+    const uint64_t stop_ns = 1000 * kMillisecond + ticket * 20 * kMillisecond + 8 * kMillisecond;
     process.writer.Put(slot, CompletionV1{.ticket = ticket,
                                           .function = 4,
                                           .sequence = ticket,
@@ -117,11 +117,10 @@ class ArrivalFixture : public testing::Test {
 
   ScratchDirectory scratch_;
   std::map<int, Process> processes_;
-  int64_t slew_ns_ = 0;
   Moment now_{.realtime_ns = 0, .monotonic_ns = 2'000'000'000};
   int64_t known_until_ns_ = INT64_MAX;
   int discoveries_ = 0;
-  ArrivalObserver observer_{[this] { return slew_ns_; }};
+  ArrivalObserver observer_;
 };
 
 }  // namespace nccl_exporter::collector
