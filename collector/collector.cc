@@ -101,7 +101,7 @@ std::shared_ptr<NodeSnapshot> Collector::Snapshot(const Follow& follow) {
 std::shared_ptr<NodeSnapshot> Collector::SnapshotOf(SegmentLooks looks, const Moment& now) {
   auto snapshot = std::make_shared<NodeSnapshot>(table_->Read(std::move(looks), now));
   arrivals_->AddTo(*snapshot);
-  GpuNumbers().Apply(*snapshot);
+  NumberGpus(*snapshot);
   return snapshot;
 }
 

@@ -2,6 +2,7 @@
 #include "collector/gpu_numbers.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <filesystem>
 #include <system_error>
@@ -9,18 +10,6 @@
 
 namespace nccl_exporter::collector {
 namespace {
-
-// Takes a hexadecimal number and the separator behind it off the text; '\0': the text ends there.
-std::optional<uint64_t> TakeNumber(std::string_view& text, char separator) {
-  uint32_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, 16);
-  if (error != std::errc()) return std::nullopt;
-  text.remove_prefix(static_cast<size_t>(end - text.data()));
-  if (separator == '\0') return text.empty() ? std::optional<uint64_t>(number) : std::nullopt;
-  if (!text.starts_with(separator)) return std::nullopt;
-  text.remove_prefix(1);
-  return number;
-}
 
 // In order; empty if there is no such driver.
 std::vector<uint64_t> AddressesIn(const std::string& directory) {
@@ -38,16 +27,27 @@ std::vector<uint64_t> AddressesIn(const std::string& directory) {
 }  // namespace
 
 std::optional<uint64_t> PciAddress(std::string_view text) {
-  const auto domain = TakeNumber(text, ':');
-  const auto bus = domain ? TakeNumber(text, ':') : std::nullopt;
-  const auto device = bus ? TakeNumber(text, '.') : std::nullopt;
-  const auto function = device ? TakeNumber(text, '\0') : std::nullopt;
-  if (!function || *bus > 0xff || *device > 0x1f || *function > 7) return std::nullopt;
-  return *domain << 16 | *bus << 8 | *device << 3 | *function;
+  struct Part {
+    uint64_t most;
+    std::string_view end;
+  };
+  constexpr std::array<Part, 4> kParts{
+      {{0xffffffff, ":"}, {0xff, ":"}, {0x1f, "."}, {7, ""}}};  // domain, bus, device, function
+  uint64_t address = 0;
+  for (const Part& part : kParts) {
+    uint32_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, 16);
+    if (error != std::errc() || number > part.most) return std::nullopt;
+    text.remove_prefix(static_cast<size_t>(end - text.data()));
+    if (!text.starts_with(part.end)) return std::nullopt;
+    text.remove_prefix(part.end.size());
+    address = address * (part.most + 1) + number;
+  }
+  return text.empty() ? std::optional(address) : std::nullopt;
 }
 
-void GpuNumbers::Apply(NodeSnapshot& snapshot) const {
-  const std::vector<uint64_t> addresses = AddressesIn(directory_);
+void NumberGpus(NodeSnapshot& snapshot, const std::string& directory) {
+  const std::vector<uint64_t> addresses = AddressesIn(directory);
   if (addresses.empty()) return;
   for (ProcessSnapshot& process : snapshot.processes) {
     for (CommunicatorSnapshot& communicator : process.communicators) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GpuNumbers, the numbers of the node's NVIDIA GPUs by their addresses on the PCI bus. For one
-// thread at a time.
+// Numbers of the node's NVIDIA GPUs by their addresses on the PCI bus. For any thread.
 #pragma once
 
 #include <optional>
@@ -14,19 +13,11 @@ namespace nccl_exporter::collector {
 // Address on the PCI bus as one number; nothing if the text is no address, as 0000:3b:00.0 is.
 std::optional<uint64_t> PciAddress(std::string_view text);
 
-class GpuNumbers {
- public:
-  // The directory of the driver has an entry for each GPU. Containers see it as well.
-  explicit GpuNumbers(std::string directory = "/sys/bus/pci/drivers/nvidia")
-      : directory_(std::move(directory)) {}
-
-  // Numbers each GPU by its place among all of the node, as nvidia-smi does: a process in a
-  // container may see some of them only, and number these from 0. A GPU that is not among them has
-  // no number. Where the node has no such driver, the numbers stay those of the processes.
-  void Apply(NodeSnapshot& snapshot) const;
-
- private:
-  std::string directory_;
-};
+// Numbers each GPU by its place among all of the node, as nvidia-smi does: a process in a container
+// may see some of them only, and number these from 0. A GPU that is not among them has no number.
+// The directory of the driver has an entry for each GPU, in containers as well. Where the node has
+// no such driver, the numbers stay those of the processes.
+void NumberGpus(NodeSnapshot& snapshot,
+                const std::string& directory = "/sys/bus/pci/drivers/nvidia");
 
 }  // namespace nccl_exporter::collector

@@ -30,7 +30,7 @@ class GpuNumbersTest : public testing::Test {
     communicator.pci_bus_id = pci_bus_id;
     communicator.gpu_index = of_process;
     node.processes.emplace_back().communicators.push_back(communicator);
-    GpuNumbers(directory_.path()).Apply(node);
+    NumberGpus(node, directory_.path());
     return node.processes[0].communicators[0].gpu_index;
   }
   void Bind(const std::string& name) { std::ofstream(directory_.File(name)) << ""; }
