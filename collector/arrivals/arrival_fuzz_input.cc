@@ -14,6 +14,7 @@
 #include "collector/arrivals/arrival_matcher.h"
 #include "collector/arrivals/completion_ring.h"
 #include "collector/reader/segment_source.h"
+#include "collector/testing/memory_source.h"
 #include "proto/shm_layout.h"
 
 namespace nccl_exporter::collector::fuzz {

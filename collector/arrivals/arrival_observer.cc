@@ -6,7 +6,6 @@
 #include <ctime>
 #include <iterator>
 #include <memory>
-#include <span>
 
 #include "collector/reader/slot_directory.h"
 #include "proto/shm_layout.h"
@@ -144,7 +143,6 @@ void ArrivalObserver::Follow(const RingKey& key, const SegmentLook& look) {
   Followed& followed = rings_[key];
   followed.uid = process.uid;
   followed.generation = layout::GenerationOf(state_word);
-  followed.slot_offset = offset;
   followed.file = look.file;
   followed.ring = followed.recent = CompletionRing(offset, look.clock_offset_ns);
   followed.member = matcher_.Add(RankOf(*head, CommunicatorKeyOf(process, {})));
@@ -230,18 +228,11 @@ bool ArrivalObserver::Read(const Moment& now) {
 }
 
 void ArrivalObserver::ReadRing(Followed& followed, const Moment& now) {
-  // An operation that was read counts only if the slot is still the same communicator's afterwards.
   operations_.clear();
-  const uint64_t lost = followed.ring.Read(*followed.file, operations_);
-  if (operations_.empty() && lost == 0) return;
-  layout::AtomicU64 state{0};
-  const auto bytes = std::as_writable_bytes(std::span(&state, 1));
-  const bool is_read =
-      followed.file->Read(followed.slot_offset, bytes) == static_cast<ssize_t>(bytes.size());
-  if (!is_read ||
-      layout::GenerationOf(state.load(std::memory_order_relaxed)) != followed.generation)
-    return;
-  matcher_.CountLost(followed.member, lost);
+  const std::optional<uint64_t> lost =
+      followed.ring.ReadOf(followed.generation, *followed.file, operations_);
+  if (!lost) return;
+  matcher_.CountLost(followed.member, *lost);
   for (const CompletedOperation& operation : operations_)
     matcher_.Take(followed.member, operation, static_cast<uint64_t>(now.monotonic_ns));
 }

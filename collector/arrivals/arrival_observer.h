@@ -16,7 +16,6 @@
 #include "collector/node_snapshot.h"
 #include "collector/reader/moment.h"
 #include "collector/segments/segment_file.h"
-#include "collector/segments/segment_look.h"
 
 namespace nccl_exporter::collector {
 
@@ -59,7 +58,6 @@ class ArrivalObserver {
   struct Followed {
     uint64_t uid = 0;
     uint64_t generation = 0;
-    uint64_t slot_offset = 0;
     std::shared_ptr<const SegmentFile> file;
     CompletionRing ring{0};
     CompletionRing recent{0};                  // the ring as AddTo() has read it

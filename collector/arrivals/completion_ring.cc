@@ -45,7 +45,8 @@ CompletedOperation CompletionRing::OperationOf(const Entry& entry) const {
 
 bool CompletionRing::Copy(const SegmentSource& source, size_t first, std::span<Entry> into) const {
   const std::span<std::byte> bytes = std::as_writable_bytes(into);
-  return source.Read(offset_ + first * sizeof(Entry), bytes) == static_cast<ssize_t>(bytes.size());
+  const uint64_t ring = slot_offset_ + offsetof(layout::CommunicatorSlot, completions);
+  return source.Read(ring + first * sizeof(Entry), bytes) == static_cast<ssize_t>(bytes.size());
 }
 
 // The first ticket is in the first entry, which may just be written again, but then the second is
@@ -76,6 +77,16 @@ uint64_t CompletionRing::Read(const SegmentSource& source,
     return has_gone_round ? TakeAll(source, operations) : 0;
   }
   return 0;
+}
+
+std::optional<uint64_t> CompletionRing::ReadOf(uint64_t generation, const SegmentSource& source,
+                                               std::vector<CompletedOperation>& operations) {
+  const uint64_t lost = Read(source, operations);
+  if (operations.empty() && lost == 0) return 0;
+  uint64_t state = 0;
+  const bool is_read = source.Read(slot_offset_, std::as_writable_bytes(std::span(&state, 1))) ==
+                       static_cast<ssize_t>(sizeof(state));
+  return is_read && layout::GenerationOf(state) == generation ? std::optional(lost) : std::nullopt;
 }
 
 uint64_t CompletionRing::TakeAll(const SegmentSource& source,

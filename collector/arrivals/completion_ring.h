@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -47,8 +48,7 @@ class CompletionRing {
   // `slot_offset`: of the communicator's slot in its segment. `clock_offset_ns`: see
   // ProcessSnapshot; times of CLOCK_MONOTONIC are of ours.
   explicit CompletionRing(uint64_t slot_offset, int64_t clock_offset_ns = 0)
-      : offset_(slot_offset + offsetof(layout::CommunicatorSlot, completions)),
-        clock_offset_ns_(static_cast<uint64_t>(clock_offset_ns)) {}
+      : slot_offset_(slot_offset), clock_offset_ns_(static_cast<uint64_t>(clock_offset_ns)) {}
 
   // Whether anything was ever written to the ring. One system call.
   bool HasBegun(const SegmentSource& source) const;
@@ -59,6 +59,11 @@ class CompletionRing {
   // good as not there.
   uint64_t Read(const SegmentSource& source, std::vector<CompletedOperation>& operations);
 
+  // As Read(). Nothing if the slot is not of that generation any more when the operations have been
+  // read: then these may be of another communicator.
+  std::optional<uint64_t> ReadOf(uint64_t generation, const SegmentSource& source,
+                                 std::vector<CompletedOperation>& operations);
+
  private:
   using Entry = std::array<uint64_t, sizeof(layout::CompletionEntry) / sizeof(uint64_t)>;
 
@@ -66,7 +71,7 @@ class CompletionRing {
   bool Copy(const SegmentSource& source, size_t first, std::span<Entry> into) const;
   uint64_t TakeAll(const SegmentSource& source, std::vector<CompletedOperation>& operations);
 
-  uint64_t offset_;  // of the ring
+  uint64_t slot_offset_;
   uint64_t clock_offset_ns_;
   uint64_t next_ = 0;  // ticket; 0: nothing was read yet
 };

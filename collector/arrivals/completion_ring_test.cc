@@ -6,6 +6,7 @@
 #include <functional>
 #include <thread>
 
+#include "collector/testing/memory_source.h"
 #include "collector/testing/segment_writer_v1.h"
 
 namespace nccl_exporter::collector {
@@ -113,6 +114,16 @@ TEST_F(CompletionRingTest, ATruncatedRingIsAsGoodAsEmpty) {
   EXPECT_EQ(ring_.Read(MemorySource(bytes.first(writer_.CompletionAt(0, 100)), 0), operations), 0u);
   EXPECT_FALSE(ring_.HasBegun(MemorySource(bytes.first(writer_.CompletionAt(0, 0)), 0)));
   EXPECT_TRUE(operations.empty());
+}
+
+TEST_F(CompletionRingTest, GivesNothingOfASlotThatIsClaimedAnew) {
+  writer_.Put(0, CommunicatorV1{.generation = 3});
+  Complete(1, 2);
+  std::vector<CompletedOperation> operations;
+  EXPECT_EQ(ring_.ReadOf(3, Source(), operations), 0u);
+  EXPECT_EQ(operations.size(), 2u);
+  Complete(3, 3);
+  EXPECT_FALSE(ring_.ReadOf(2, Source(), operations));
 }
 
 // Changes the bytes after each copy, as a writer does who goes on.

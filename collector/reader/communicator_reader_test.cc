@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "collector/reader/segment_reader.h"
+#include "collector/testing/memory_source.h"
 #include "collector/testing/segment_writer_v1.h"
 
 namespace nccl_exporter::collector {

@@ -46,17 +46,8 @@ constexpr OperationProgress JudgeOperation(TimingSource source, const OperationP
 // Whether operations that do not cross the network are seen to complete, too. If not, and no
 // part of an operation of a communicator was ever seen (`any_seen`), its completions are unknown.
 constexpr bool CompletionIsKnown(TimingSource source, bool any_seen) {
-  switch (source) {
-    case TimingSource::kKernel:
-    case TimingSource::kKernelCpu:
-      return true;
-    case TimingSource::kProxy:
-      return any_seen;
-    case TimingSource::kNone:
-    case TimingSource::kCount:
-      break;
-  }
-  return false;
+  return source == TimingSource::kKernel || source == TimingSource::kKernelCpu ||
+         (source == TimingSource::kProxy && any_seen);
 }
 
 }  // namespace nccl_exporter::collector

@@ -12,6 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "collector/testing/memory_source.h"
+
 namespace nccl_exporter::collector::fuzz {
 namespace {
 

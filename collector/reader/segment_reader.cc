@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "collector/reader/rank_numbers.h"
 
 namespace nccl_exporter::collector {
 namespace {
@@ -27,6 +27,46 @@ constexpr uint64_t kLongestReadNs = 10'000'000'000;
 
 // The part of a slot that is read. A snapshot needs nothing from the ring of completions behind it.
 constexpr size_t kSlotBytesRead = offsetof(CommunicatorSlot, completions);
+
+// The minor of the layout from which on a slot has the numbers of its communicator.
+constexpr uint32_t kMinorOfRankNumbers = 7;
+
+std::optional<uint32_t> Below(uint64_t number_plus_1, uint64_t size) {
+  if (number_plus_1 == 0 || number_plus_1 > size) return std::nullopt;
+  return static_cast<uint32_t>(number_plus_1 - 1);
+}
+
+RankNumbers Checked(uint64_t global_rank_plus_1, uint64_t local_rank_plus_1, uint64_t world_size) {
+  if (world_size > std::numeric_limits<int32_t>::max()) return {};
+  RankNumbers numbers{.global_rank = Below(global_rank_plus_1, world_size),
+                      .local_rank = Below(local_rank_plus_1, world_size),
+                      .world_size = static_cast<uint32_t>(world_size)};
+  if (!numbers.global_rank) return {};
+  return numbers;
+}
+
+// 0 if the text is no decimal number.
+uint64_t PlusOne(const std::string& text) {
+  uint32_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, fault] = std::from_chars(text.data(), end, number);
+  return fault == std::errc() && stop == end ? uint64_t{number} + 1 : 0;
+}
+
+// Numbers in a slot of kMinorOfRankNumbers. Numbers that contradict each other are none.
+RankNumbers NumbersOf(const layout::CommunicatorSlot& slot) {
+  return Checked(slot.global_rank, slot.local_rank, slot.world_size);
+}
+
+// Numbers of all communicators of a process with an older minor: RANK, if it is a decimal number
+// below WORLD_SIZE. Without RANK there is none, for such a segment does not say how many tasks
+// Slurm's step has.
+RankNumbers NumbersOf(const ProcessSnapshot& process) {
+  const uint64_t size_plus_1 = PlusOne(process.Identity("WORLD_SIZE"));
+  if (size_plus_1 == 0) return {};
+  return Checked(PlusOne(process.Identity("RANK")), PlusOne(process.Identity("LOCAL_RANK")),
+                 size_plus_1 - 1);
+}
 
 uint64_t BytesOfDurationsBySize(const FunctionSnapshot& function) {
   uint64_t bytes = 0;
@@ -56,7 +96,10 @@ class SegmentReading {
     result_.last_sign_of_life_realtime_ns = result_.process->start_realtime_ns;
     ReadSlots();
     if (!result_.fault) FindLatestNumbers();
-    if (result_.fault) result_.process.reset();
+    if (result_.fault) {
+      result_.process.reset();
+      result_.wanted_in_use = result_.wanted_finalized = 0;
+    }
     if (result_.process)
       std::ranges::sort(result_.process->communicators, {}, &CommunicatorSnapshot::slot);
     return std::move(result_);
@@ -103,8 +146,8 @@ class SegmentReading {
     ProcessSnapshot& process = *result_.process;
     for (; next < wanted.size(); ++next)
       ++(IsLive(wanted[next]) ? process.unread_in_use : process.unread_finalized);
-    result_.unread_room_in_use = process.unread_in_use * largest_room_;
-    result_.unread_room_finalized = process.unread_finalized * largest_room_;
+    result_.wanted_in_use += process.unread_in_use * largest_room_;
+    result_.wanted_finalized += process.unread_finalized * largest_room_;
     process.unread_in_use += result_.lacked_slots ? 1 : 0;
   }
 
@@ -158,7 +201,7 @@ class SegmentReading {
   Copy CopySlot(uint32_t slot) {
     if (!slot_) slot_ = std::make_unique<CommunicatorSlot>();
     if (!CopyAll(OffsetOf(slot), BytesOf(*slot_, kSlotBytesRead)) || !DropChangedEntries(slot) ||
-        !CopySizeHistograms(slot) || !CopyNetwork(slot))
+        !CopyLaterFields(slot))
       return Copy::kFailed;
     layout::AtomicU64 state_after{0};
     if (!CopyAll(OffsetOf(slot), BytesOf(state_after))) return Copy::kFailed;
@@ -207,20 +250,14 @@ class SegmentReading {
   // In 1.3 it reads as zeros, before that there is none.
   bool HasNetwork() const { return directory_.slot_bytes >= sizeof(CommunicatorSlot); }
 
-  // After the functions: see shm_layout.h.
-  bool CopySizeHistograms(uint32_t slot) {
-    if (!HasSizeHistograms()) return true;
-    return CopyAll(OffsetOf(slot) + offsetof(CommunicatorSlot, size_histograms),
-                   BytesOf(slot_->size_histograms));
-  }
-  // The counters of network time and the words behind them.
-  bool CopyNetwork(uint32_t slot) {
+  // Histograms by size, if they are wanted, and behind them the counters of network time and the
+  // numbers of the rank. After the functions: see shm_layout.h.
+  bool CopyLaterFields(uint32_t slot) {
     if (!HasNetwork()) return true;
-    constexpr size_t kBegin = offsetof(CommunicatorSlot, network);
+    const size_t begin = HasSizeHistograms() ? offsetof(CommunicatorSlot, size_histograms)
+                                             : offsetof(CommunicatorSlot, network);
     constexpr size_t kEnd = offsetof(CommunicatorSlot, world_size) + sizeof(uint64_t);
-    return CopyAll(
-        OffsetOf(slot) + kBegin,
-        std::as_writable_bytes(std::span(slot_.get(), 1)).subspan(kBegin, kEnd - kBegin));
+    return CopyAll(OffsetOf(slot) + begin, BytesOf(*slot_).subspan(begin, kEnd - begin));
   }
 
   // Whether the copied slot is served. A finalized communicator is, for the retention time.
@@ -272,7 +309,7 @@ class SegmentReading {
     largest_room_ = std::max(largest_room_, room);
     if (result_.room + room > limit) return false;
     result_.room += room;
-    if (!communicator.is_closed) result_.room_in_use += room;
+    (communicator.is_closed ? result_.wanted_finalized : result_.wanted_in_use) += room;
     result_.process->communicators.push_back(std::move(communicator));
     return true;
   }

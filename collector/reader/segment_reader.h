@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 
 #include "collector/node_snapshot.h"
 #include "collector/reader/communicator_reader.h"
@@ -43,9 +42,8 @@ struct SegmentRead {
   uint64_t changed_slots = 0;  // left out, because they were claimed again during the copy
   // That the communicators of `process` take, in communicators of the usual size.
   uint64_t room = 0;
-  uint64_t room_in_use = 0;  // without the finalized ones
-  // That those left out may take: as much as the largest of the segment that is known, each.
-  uint64_t unread_room_in_use = 0, unread_room_finalized = 0;
+  // With those left out, which may take as much as the largest of the segment that is known, each.
+  uint64_t wanted_in_use = 0, wanted_finalized = 0;
   uint64_t copied_slots = 0;  // without the overflow slot, with those that gave no communicator
   uint64_t slots = 0;         // that were examined
   uint64_t header_bytes = 0, slot_bytes = 0;  // as SlotDirectory
@@ -71,11 +69,5 @@ SegmentRead ReadSegment(const SegmentSource& source, const ReadTerms& terms);
 // Reads the slots that a walk has just found.
 SegmentRead ReadSegment(const SegmentSource& source, SlotDirectory directory,
                         const ReadTerms& terms);
-
-// Reads a segment from bytes in memory: a pure function, to be fuzzed.
-inline SegmentRead ParseSegment(std::span<const std::byte> bytes, uint64_t owner_uid,
-                                const ReadTerms& terms) {
-  return ReadSegment(MemorySource(bytes, owner_uid), terms);
-}
 
 }  // namespace nccl_exporter::collector

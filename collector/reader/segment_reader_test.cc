@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "collector/testing/memory_source.h"
 #include "collector/testing/segment_writer_v1.h"
 
 namespace nccl_exporter::collector {
@@ -307,7 +308,8 @@ TEST(SegmentReaderTest, LeavesOutTheFinalizedFirstThenTheNewest) {
     EXPECT_EQ(read.process->unread_in_use, 3 - std::min<uint64_t>(limit, 3));
     EXPECT_EQ(read.process->unread_finalized, std::min<uint64_t>(5 - limit, 2));
     EXPECT_EQ(read.room, limit);
-    EXPECT_EQ(read.room_in_use, std::min<uint64_t>(limit, 3));
+    EXPECT_EQ(read.wanted_in_use, 3u) << "with those left out";
+    EXPECT_EQ(read.wanted_finalized, 2u);
   }
 }
 

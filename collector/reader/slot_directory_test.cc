@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "collector/testing/memory_source.h"
 #include "collector/testing/segment_writer_v1.h"
 
 namespace nccl_exporter::collector {

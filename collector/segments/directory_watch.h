@@ -23,7 +23,7 @@ namespace nccl_exporter::collector {
 
 class DirectoryWatch {
  public:
-  DirectoryWatch();
+  DirectoryWatch() : inotify_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {}
 
   // To be polled: readable when something has changed. -1 without inotify.
   int descriptor() const { return inotify_.number(); }
@@ -31,13 +31,40 @@ class DirectoryWatch {
   // Watches the directory that is at `path` now, and no longer one that was there before. False if
   // that cannot be done. `opened`: the directory, which is watched then whatever is at the path;
   // -1: none.
-  bool Watch(const std::string& path, int opened = -1);
+  bool Watch(const std::string& path, int opened = -1) {
+    const std::string place = opened < 0 ? path : "/proc/self/fd/" + std::to_string(opened);
+    const int number = ::inotify_add_watch(inotify_.number(), place.c_str(), kEvents);
+    const auto known = numbers_.find(path);
+    const int before = known == numbers_.end() ? -1 : known->second;
+    if (number < 0) {
+      numbers_.erase(path);
+    } else {
+      numbers_[path] = number;
+    }
+    if (before >= 0 && before != number) Unwatch(before);
+    return number >= 0;
+  }
 
   // The directory is of no interest any more.
-  void Forget(const std::string& path);
+  void Forget(const std::string& path) {
+    const auto known = numbers_.find(path);
+    if (known == numbers_.end()) return;
+    const int number = known->second;
+    numbers_.erase(known);
+    Unwatch(number);
+  }
 
   // Paths given to Watch() where something has changed since the last call.
-  std::set<std::string> TakeChanges();
+  std::set<std::string> TakeChanges() {
+    std::set<std::string> changed;
+    alignas(inotify_event) std::array<char, 65536> events;
+    for (int reads = 0; reads < kMaxReads; ++reads) {
+      const ssize_t length = ::read(inotify_.number(), events.data(), events.size());
+      if (length <= 0) break;
+      NoteEvents(std::span(events).first(static_cast<size_t>(length)), changed);
+    }
+    return changed;
+  }
 
  private:
   // Names that come and go, permissions, sizes, and the end of the directory itself. A plugin
@@ -50,70 +77,30 @@ class DirectoryWatch {
   // process that creates events without end from blocking the collector.
   static constexpr int kMaxReads = 16;
 
-  void Unwatch(int number);
-  void NoteEvents(std::span<const char> events, std::set<std::string>& changed) const;
+  void Unwatch(int number) {
+    const bool is_used =
+        std::ranges::any_of(numbers_, [&](const auto& entry) { return entry.second == number; });
+    if (!is_used)
+      ::inotify_rm_watch(inotify_.number(), number);  // fails where the directory is gone already
+  }
+  void NoteEvents(std::span<const char> events, std::set<std::string>& changed) const {
+    std::set<int> told;
+    bool is_overflow = false;  // events were lost: anything may have changed
+    while (events.size() >= sizeof(inotify_event)) {
+      inotify_event event;
+      std::memcpy(&event, events.data(), sizeof(event));
+      is_overflow = is_overflow || (event.mask & IN_Q_OVERFLOW) != 0;
+      told.insert(event.wd);
+      events = events.subspan(sizeof(event) + event.len);
+    }
+    for (const auto& [path, number] : numbers_) {
+      if (is_overflow || told.contains(number)) changed.insert(path);
+    }
+  }
 
   const FileDescriptor inotify_;
   // By path; two paths may lead to one directory, and have one number then.
   std::map<std::string, int> numbers_;
 };
-
-inline DirectoryWatch::DirectoryWatch() : inotify_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {}
-
-inline bool DirectoryWatch::Watch(const std::string& path, int opened) {
-  const std::string place = opened < 0 ? path : "/proc/self/fd/" + std::to_string(opened);
-  const int number = ::inotify_add_watch(inotify_.number(), place.c_str(), kEvents);
-  const auto known = numbers_.find(path);
-  const int before = known == numbers_.end() ? -1 : known->second;
-  if (number < 0) {
-    numbers_.erase(path);
-  } else {
-    numbers_[path] = number;
-  }
-  if (before >= 0 && before != number) Unwatch(before);
-  return number >= 0;
-}
-
-inline void DirectoryWatch::Forget(const std::string& path) {
-  const auto known = numbers_.find(path);
-  if (known == numbers_.end()) return;
-  const int number = known->second;
-  numbers_.erase(known);
-  Unwatch(number);
-}
-
-inline void DirectoryWatch::Unwatch(int number) {
-  const bool is_used =
-      std::ranges::any_of(numbers_, [&](const auto& entry) { return entry.second == number; });
-  if (!is_used)
-    ::inotify_rm_watch(inotify_.number(), number);  // fails where the directory is gone already
-}
-
-inline std::set<std::string> DirectoryWatch::TakeChanges() {
-  std::set<std::string> changed;
-  alignas(inotify_event) std::array<char, 65536> events;
-  for (int reads = 0; reads < kMaxReads; ++reads) {
-    const ssize_t length = ::read(inotify_.number(), events.data(), events.size());
-    if (length <= 0) break;
-    NoteEvents(std::span(events).first(static_cast<size_t>(length)), changed);
-  }
-  return changed;
-}
-
-inline void DirectoryWatch::NoteEvents(std::span<const char> events,
-                                       std::set<std::string>& changed) const {
-  std::set<int> told;
-  bool is_overflow = false;  // events were lost: anything may have changed
-  while (events.size() >= sizeof(inotify_event)) {
-    inotify_event event;
-    std::memcpy(&event, events.data(), sizeof(event));
-    is_overflow = is_overflow || (event.mask & IN_Q_OVERFLOW) != 0;
-    told.insert(event.wd);
-    events = events.subspan(sizeof(event) + event.len);
-  }
-  for (const auto& [path, number] : numbers_) {
-    if (is_overflow || told.contains(number)) changed.insert(path);
-  }
-}
 
 }  // namespace nccl_exporter::collector

@@ -9,12 +9,10 @@
 namespace nccl_exporter::collector {
 namespace {
 
-std::string NoRoomText(uint64_t communicators) {
-  return "no room for " + std::to_string(communicators) + " or more communicators in use";
-}
-
-// Leaves the communicators that there is room for: those in use first, the oldest first.
-void FitInto(uint64_t limit, ProcessSnapshot& process) {
+// Leaves the communicators that there is room for: those in use first, the oldest first. Returns
+// the room that they take.
+uint64_t FitInto(uint64_t limit, ProcessSnapshot& process) {
+  uint64_t taken = 0;
   std::vector<CommunicatorSnapshot> all = std::exchange(process.communicators, {});
   std::ranges::stable_sort(all, {}, [](const CommunicatorSnapshot& communicator) {
     return std::pair(communicator.is_closed, communicator.created_realtime_ns);
@@ -23,6 +21,7 @@ void FitInto(uint64_t limit, ProcessSnapshot& process) {
     const uint64_t room = RoomOf(communicator);
     if (room <= limit) {
       limit -= room;
+      taken += room;
       process.communicators.push_back(std::move(communicator));
     } else {
       limit = 0;
@@ -30,13 +29,7 @@ void FitInto(uint64_t limit, ProcessSnapshot& process) {
     }
   }
   std::ranges::sort(process.communicators, {}, &CommunicatorSnapshot::slot);
-}
-
-uint64_t RoomOf(const ProcessSnapshot& process) {
-  uint64_t room = 0;
-  for (const CommunicatorSnapshot& communicator : process.communicators)
-    room += RoomOf(communicator);
-  return room;
+  return taken;
 }
 
 }  // namespace
@@ -50,7 +43,6 @@ void Segment::Observe(const Moment& now, std::chrono::nanoseconds retention,
                       const std::set<pid_t>& writers) {
   goes_on_ = !writer_.is_alive && GoesOn(now, writers);
   if (writer_.is_alive) {
-    FindClock();
     FindProcess();
   } else if (goes_on_) {
     writer_.pid = process_pid_;
@@ -80,8 +72,7 @@ uint64_t Segment::KeepLastState(const ReadTerms& terms, const FileErrors& errors
     return read_.Cost();
   }
   if (CommunicatorsKept() > terms.communicator_limit) {
-    FitInto(terms.communicator_limit, *read_.process);
-    read_.room = RoomOf(*read_.process);
+    read_.room = FitInto(terms.communicator_limit, *read_.process);
     read_limit_ = terms.communicator_limit;
   }
   return CommunicatorsKept();
@@ -109,12 +100,7 @@ void Segment::Take(SegmentRead read, const FileStamp& stamp, const ReadTerms& te
   read_stamp_ = stamp;
   if (!read_.process && !read_.fault) NoteUnpublished(stamp, terms.now);
   is_usable_ = is_usable_ || read_.process;
-  wanted_in_use_ = wanted_finalized_ = 0;
-  if (read_.process) {
-    wanted_in_use_ = read_.room_in_use + read_.unread_room_in_use;
-    wanted_finalized_ = read_.room - read_.room_in_use + read_.unread_room_finalized;
-    KeepCreated(*read_.process, terms.now);
-  }
+  if (read_.process) KeepCreated(*read_.process, terms.now);
   TakeClock(stamp, errors);
   errors.Add(SegmentError::kChangedWhileRead, "a slot was claimed again", read_.changed_slots);
   if (read_.fault) Count(read_.fault->error, read_.fault->detail, stamp, errors);
@@ -175,10 +161,7 @@ uint64_t Segment::AddTo(NodeSnapshot& snapshot, const std::string& name, SlotDir
     process = *std::exchange(read_.process, std::nullopt);
   } else {
     process = *read_.process;  // the last counts stay here
-    if (cost > terms.communicator_limit) {
-      FitInto(terms.communicator_limit, process);
-      cost = RoomOf(process);
-    }
+    if (cost > terms.communicator_limit) cost = FitInto(terms.communicator_limit, process);
   }
   process.file = KeyOf(file_->Status());
   process.segment = name;
@@ -187,7 +170,9 @@ uint64_t Segment::AddTo(NodeSnapshot& snapshot, const std::string& name, SlotDir
   process.is_stopped = IsStopped(writer_);
   is_cut_ = is_alive() && process.unread_in_use != 0;
   if (is_cut_)
-    Count(SegmentError::kTooManySegments, NoRoomText(process.unread_in_use), *read_stamp_, errors);
+    Count(SegmentError::kTooManySegments,
+          "no room for " + std::to_string(process.unread_in_use) + " or more communicators in use",
+          *read_stamp_, errors);
   if (HasLostLock())
     Count(SegmentError::kLockLost, "the job has closed a descriptor of the file", *read_stamp_,
           errors);

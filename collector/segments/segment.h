@@ -95,8 +95,8 @@ class Segment {
 
   // Room for communicators that the segment would take, as of the last read.
   RoomWanted CommunicatorsWanted() const {
-    return is_alive() ? RoomWanted{wanted_in_use_, 0, wanted_finalized_, 0}
-                      : RoomWanted{0, wanted_in_use_, 0, wanted_finalized_};
+    return is_alive() ? RoomWanted{read_.wanted_in_use, 0, read_.wanted_finalized, 0}
+                      : RoomWanted{0, read_.wanted_in_use, 0, read_.wanted_finalized};
   }
   uint64_t SlotsWanted() const { return read_.slots; }
 
@@ -112,7 +112,6 @@ class Segment {
     terms.clock_offset_ns = ClockOffsetNs();
     return terms;
   }
-  void FindClock();
   void FindProcess();
   bool IsPublished() const;
   bool GoesOn(const Moment& now, const std::set<pid_t>& writers);
@@ -142,7 +141,6 @@ class Segment {
   bool is_cut_ = false;
   SegmentRead read_;         // the latest; without its process once that was handed on
   uint64_t read_limit_ = 0;  // of communicators, at the latest read
-  uint64_t wanted_in_use_ = 0, wanted_finalized_ = 0;
   std::optional<FileStamp> read_stamp_;
   std::optional<int64_t> kept_monotonic_ns_;  // when KeepLastState() read it
   std::optional<int64_t> exit_monotonic_ns_;  // set while the writer is gone
@@ -158,7 +156,6 @@ class Segment {
   uint64_t activity_ns_ = 0;
   int64_t activity_monotonic_ns_ = 0;
   std::optional<int64_t> grown_monotonic_ns_;
-  pid_t clock_pid_ = 0;          // whose clock it is
   int64_t clock_offset_ns_ = 0;  // as the kernel reports
   int64_t ahead_ns_ = 0;         // as the times in the file show, beside it
   // Times of creation that were in the future, by slot and generation: they stay where they were

@@ -3,6 +3,7 @@
 // has lost its lock goes on. Any close of any descriptor of the file by the job drops the lock.
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -11,21 +12,15 @@
 
 namespace nccl_exporter::collector {
 
-// A restored process is another one: it has another PID.
-void Segment::FindClock() {
-  if (writer_.pid == clock_pid_) return;
-  clock_pid_ = writer_.pid;
+// A restored process is another one: it has another PID. The process may end, and its PID be of
+// another one, before /proc is read: the lock is looked at again.
+void Segment::FindProcess() {
+  if (writer_.pid == process_pid_) return;
+  process_pid_ = writer_.pid;
   if (const std::optional<int64_t> offset_ns = ClockOffsetOf(writer_)) {
     clock_offset_ns_ = *offset_ns;
     ahead_ns_ = 0;
   }
-}
-
-// The process may end, and its PID be of another one, before /proc is read: the lock is looked at
-// again.
-void Segment::FindProcess() {
-  if (writer_.pid == process_pid_) return;
-  process_pid_ = writer_.pid;
   process_monotonic_ns_.reset();
   process_mark_ = MarkOf(process_pid_);
   if (file_->FindWriter().pid != process_pid_) process_mark_.reset();
@@ -99,9 +94,8 @@ void Segment::NoteActivity(bool is_first) {
   for (const CommunicatorSnapshot& communicator : read_.process->communicators) {
     if (!communicator.is_closed) order.push_back(&communicator);
   }
-  std::ranges::stable_sort(order, [](const auto* one, const auto* other) {
-    return one->last_progress_monotonic_ns > other->last_progress_monotonic_ns;
-  });
+  std::ranges::stable_sort(order, std::ranges::greater{},
+                           &CommunicatorSnapshot::last_progress_monotonic_ns);
   for (const CommunicatorSnapshot* communicator : order) {
     const uint64_t slot = read_.header_bytes + communicator->slot * read_.slot_bytes;
     for (size_t i = 0; i < kFunctionCount && activity_offsets_.size() < kActivityWords; ++i) {

@@ -6,27 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
-#include <string_view>
 
 #include "proto/shm_layout.h"
 
 namespace nccl_exporter::collector {
-namespace {
-
-// A user's number as the plugin writes it, without leading zeros.
-std::optional<uint64_t> UserOf(std::string_view text) {
-  uint32_t uid = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), uid);
-  const bool is_plain = text == "0" || !text.starts_with('0');
-  return error == std::errc() && end == text.data() + text.size() && is_plain
-             ? std::optional<uint64_t>(uid)
-             : std::nullopt;
-}
-
-}  // namespace
-
 DirectoryNames::DirectoryNames(FileDescriptor directory)
     : directory_(directory.is_open() ? ::fdopendir(directory.number()) : nullptr) {
   if (!directory_) return;
@@ -79,7 +63,7 @@ SegmentDirectory::Listing SegmentDirectory::List(DirectoryNames& names, int64_t&
     const std::string name = entry->d_name;
     const bool is_segment = name.ends_with(layout::kFileSuffix);
     const bool may_be_directory = entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN;
-    if (!is_segment && !(visit_directory && may_be_directory && !name.starts_with('.'))) continue;
+    if (!is_segment && !(visit_directory && may_be_directory)) continue;
     struct stat status {};
     const MountGuard::Sight sight = names.guard().LookAt(entry->d_name, status);
     if (sight == MountGuard::Sight::kGone) continue;
@@ -125,33 +109,6 @@ bool SegmentDirectory::Unlink(const std::string& name, const FileKey& key) const
     return errno == ENOENT;
   if (KeyOf(status) != key || !S_ISREG(status.st_mode)) return true;
   return ::unlinkat(directory.number(), name.c_str(), 0) == 0 || errno == ENOENT;
-}
-
-bool FindPrivateDirectories(const std::string& pattern, DirectoryNames& names, int64_t& effort,
-                            size_t limit, std::vector<SegmentDirectory>& found) {
-  const size_t name_at = pattern.rfind('/') + 1;
-  const std::string parent = name_at == 0 ? "." : pattern.substr(0, name_at);
-  const std::string prefix = pattern.substr(name_at, pattern.size() - name_at - 1);
-  if (!names.is_open()) {
-    FileDescriptor opened(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (opened.is_open()) names = DirectoryNames(std::move(opened));
-    if (!names.is_open()) return true;
-  }
-  while (effort > 0 && found.size() < limit) {
-    const dirent* const entry = names.Next();
-    if (entry == nullptr) return true;
-    --effort;
-    const std::string_view name = entry->d_name;
-    if (!name.starts_with(prefix)) continue;
-    const std::optional<uint64_t> uid = UserOf(name.substr(prefix.size()));
-    struct stat status {};
-    if (!uid || names.guard().LookAt(entry->d_name, status) != MountGuard::Sight::kHere) continue;
-    if (!S_ISDIR(status.st_mode) || status.st_uid != *uid ||
-        (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-      continue;
-    found.push_back(SegmentDirectory::Found(pattern.substr(0, name_at) + std::string(name), uid));
-  }
-  return found.size() >= limit;
 }
 
 }  // namespace nccl_exporter::collector

@@ -101,14 +101,4 @@ class SegmentDirectory {
   std::optional<uint64_t> owner_;
 };
 
-// The private directories of users that `pattern` stands for: a path that ends with "-*", with a
-// user's number in place of "*". Only those that belong to the user of their number, are no links,
-// and that nobody else writes to; at most `limit` in `found`. Goes on through `names` as List()
-// does; false while there are more.
-bool FindPrivateDirectories(const std::string& pattern, DirectoryNames& names, int64_t& effort,
-                            size_t limit, std::vector<SegmentDirectory>& found);
-
-// Whether a path of --segment.dir is such a pattern.
-inline bool IsPrivatePattern(const std::string& path) { return path.ends_with("-*"); }
-
 }  // namespace nccl_exporter::collector

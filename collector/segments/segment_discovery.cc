@@ -40,13 +40,6 @@ Content ContentOf(const SegmentFile& file) {
 
 // Begins the searches that are due, and does the first part of them.
 void SegmentTable::Discover(const Moment& now) {
-  if (!private_search_ && !private_patterns_.empty()) {
-    const int64_t rest_ns =
-        std::max(Nanoseconds(kPrivateDirectoriesInterval), RestAfter(private_names_));
-    const bool is_due = !private_sought_monotonic_ns_ ||
-                        now.monotonic_ns - *private_sought_monotonic_ns_ >= rest_ns;
-    if (is_due) private_search_.emplace();
-  }
   ForgetFound();
   const std::map<uint64_t, int64_t> names_of = NamesOfSubdirectories();
   const std::set<std::string> changed = watch_.TakeChanges();
@@ -66,6 +59,7 @@ bool SegmentTable::MustList(const Directory& directory, int64_t names, const Mom
   if (!directory.begun_monotonic_ns) return true;
   const int64_t age_ns = now.monotonic_ns - directory.ended_monotonic_ns;
   if (age_ns < RestAfter(names)) return false;
+  if (!directory.private_prefix.empty()) return age_ns >= Nanoseconds(kPrivateDirectoriesInterval);
   return directory.has_changed || !directory.is_watched || age_ns >= Nanoseconds(kRescanInterval);
 }
 
@@ -73,7 +67,6 @@ bool SegmentTable::MustList(const Directory& directory, int64_t names, const Mom
 // large, is listed to its end, so that few are open at a time.
 void SegmentTable::DiscoverMore(const Moment& now) {
   errors_.SetNow(now.realtime_ns);
-  if (private_search_) SearchPrivateDirectories(now);
   int64_t effort = kNamesPerPart;
   for (size_t turns = directories_.size(); turns > 0 && effort > 0; --turns) {
     Directory& directory = directories_.front();
@@ -85,14 +78,12 @@ void SegmentTable::DiscoverMore(const Moment& now) {
   const auto is_known = [](const Directory& each) {
     return each.begun_monotonic_ns.has_value() || !each.is_initial;
   };
-  const bool has_sought = private_patterns_.empty() || private_sought_monotonic_ns_;
-  has_listed_all_ = has_listed_all_ || (has_sought && std::ranges::all_of(directories_, is_known));
+  has_listed_all_ = has_listed_all_ || std::ranges::all_of(directories_, is_known);
 }
 
 bool SegmentTable::IsDiscovering() const {
-  return private_search_ || std::ranges::any_of(directories_, [](const auto& each) {
-           return each.listing.has_value();
-         });
+  return std::ranges::any_of(directories_,
+                             [](const auto& each) { return each.listing.has_value(); });
 }
 
 // Up to which time every segment that was made is known. Where the kernel reports changes, that is
@@ -100,52 +91,11 @@ bool SegmentTable::IsDiscovering() const {
 int64_t SegmentTable::KnownUntil(const Moment& now) const {
   int64_t until_ns = now.monotonic_ns;
   for (const Directory& directory : directories_) {
-    if (directory.is_watched && !directory.has_changed && !directory.listing) continue;
+    const bool is_quiet = directory.is_watched && !directory.has_changed && !directory.listing;
+    if (is_quiet || !directory.private_prefix.empty()) continue;
     until_ns = std::min(until_ns, directory.begun_monotonic_ns.value_or(INT64_MIN));
   }
   return until_ns;
-}
-
-// One part of the search, so that a tree of any size delays no reading.
-void SegmentTable::SearchPrivateDirectories(const Moment& now) {
-  PrivateSearch& search = *private_search_;
-  int64_t effort = kNamesPerPart;
-  while (effort > 0 && search.pattern < private_patterns_.size()) {
-    // One more than there is room for, to name it.
-    const bool is_over = FindPrivateDirectories(private_patterns_[search.pattern], search.names,
-                                                effort, kMaxPrivateDirectories + 1, search.found);
-    if (!is_over) return;
-    search.names_before += search.names.count();
-    search.names = DirectoryNames();
-    ++search.pattern;
-  }
-  if (search.pattern < private_patterns_.size()) return;
-  TakePrivateDirectories();
-  private_sought_monotonic_ns_ = now.monotonic_ns;
-  private_names_ = search.names_before;
-  private_search_.reset();
-}
-
-// A directory that there is no room for is an error once, not at every search.
-void SegmentTable::TakePrivateDirectories() {
-  const auto refused_before = std::exchange(private_refused_, {});
-  auto count = static_cast<size_t>(std::ranges::count_if(
-      directories_, [](const Directory& each) { return !each.is_subdirectory; }));
-  for (SegmentDirectory& found : private_search_->found) {
-    const auto is_same = [&](const Directory& directory) {
-      return directory.files.path() == found.path();
-    };
-    if (std::ranges::any_of(directories_, is_same)) continue;
-    if (count < kMaxPrivateDirectories) {
-      ++count;
-      directories_.push_back({.files = std::move(found), .listing = Listing()});
-      continue;
-    }
-    private_refused_.emplace(found.path(), *found.owner());
-    if (refused_before.contains(found.path())) continue;
-    errors_.Add(SegmentError::kTooManySegments, *found.owner(), found.path(),
-                "no room beside " + std::to_string(count) + " directories");
-  }
 }
 
 void SegmentTable::List(Directory& directory, int64_t& effort, const Moment& now) {
@@ -154,20 +104,21 @@ void SegmentTable::List(Directory& directory, int64_t& effort, const Moment& now
     // Before the first name, so that nothing slips through between the two.
     listing.names = directory.files.OpenNames();
     const int opened = listing.names.is_open() ? listing.names.descriptor() : -1;
-    directory.is_watched = directory.files.is_found()
-                               ? opened >= 0 && watch_.Watch(directory.files.path(), opened)
-                               : watch_.Watch(directory.files.path());
+    const bool is_found = directory.files.is_found();
+    directory.is_watched = directory.private_prefix.empty() && (opened >= 0 || !is_found) &&
+                           watch_.Watch(directory.files.path(), is_found ? opened : -1);
     if (directory.is_subdirectory && opened >= 0) PrepareSubdirectory(opened);
     directory.has_changed = false;
     ++directory.listings;
     listing.begun_monotonic_ns = now.monotonic_ns;
   }
   const auto visit = [&](int descriptor, const std::string& name, const struct stat& status) {
-    OnFound(directory, descriptor, name, status, effort, now);
+    if (directory.private_prefix.empty()) OnFound(directory, descriptor, name, status, effort, now);
   };
   SegmentDirectory::Visit visit_directory;
   if (!directory.files.is_found()) {
     visit_directory = [&](int, const std::string& name, const struct stat& status) {
+      if (!directory.private_prefix.empty()) return OnPrivateDirectory(directory, name, status);
       OnSubdirectory(directory, name, status);
     };
   }
@@ -192,10 +143,10 @@ void SegmentTable::EndListing(Directory& directory, SegmentDirectory::Listing re
   directory.refused = std::move(directory.listing->refused);
   directory.listing.reset();
   directory.is_missing = result == SegmentDirectory::Listing::kMissing;
+  const bool is_unreadable = result == SegmentDirectory::Listing::kUnreadable;
   const bool was_unreadable =
-      std::exchange(directory.is_unreadable, result == SegmentDirectory::Listing::kUnreadable);
+      std::exchange(directory.is_unreadable, is_unreadable && directory.private_prefix.empty());
   if (directory.is_unreadable && !was_unreadable) {
-    if (directory.files.owner()) directory.uid = *directory.files.owner();
     struct stat status {};
     // Where even that fails, root is to look after it.
     if (!directory.files.is_found() && ::stat(directory.files.path().c_str(), &status) == 0)
@@ -203,7 +154,7 @@ void SegmentTable::EndListing(Directory& directory, SegmentDirectory::Listing re
     errors_.Add(SegmentError::kDirectoryUnreadable, directory.uid, directory.files.path(),
                 std::strerror(error));
   }
-  if (!directory.is_unreadable) ForgetUnlisted(directory);
+  if (!directory.is_unreadable && directory.private_prefix.empty()) ForgetUnlisted(directory);
 }
 
 void SegmentTable::OnFound(Directory& directory, int descriptor, const std::string& name,
@@ -234,13 +185,10 @@ void SegmentTable::OnFound(Directory& directory, int descriptor, const std::stri
 // So many files of one user are opened in one listing: fewer, the more of his are known already,
 // but always some, so that who has left junk behind can still start a job.
 bool SegmentTable::MayOpen(Directory& directory, uint64_t uid) const {
-  const auto number = [&](const std::map<uint64_t, size_t>& of) {
-    return of.contains(uid) ? of.at(uid) : 0;
-  };
   const auto [left, is_first] = directory.listing->opens_left.try_emplace(uid, 0);
   if (is_first) {
-    const size_t known =
-        std::min(number(followed_of_) + number(set_aside_of_), kMaxOpensPerUser - kMinOpensPerUser);
+    const size_t known = std::min(NumberOf(followed_of_, uid) + NumberOf(set_aside_of_, uid),
+                                  kMaxOpensPerUser - kMinOpensPerUser);
     left->second = kMaxOpensPerUser - known;
   }
   if (left->second == 0) return false;

@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +16,7 @@
 
 #include "collector/node_snapshot.h"
 #include "collector/reader/segment_source.h"
+#include "collector/reader/slot_directory.h"
 #include "collector/segments/file_descriptor.h"
 #include "collector/segments/liveness.h"
 
@@ -55,6 +58,18 @@ class SegmentFile : public SegmentSource {
 
   FileDescriptor descriptor_;
 };
+
+// One look at a segment: what a snapshot and the comparison of arrivals are both made of. It owns
+// its file together with all who read it: the file stays open for as long as one of them wants it.
+struct SegmentLook {
+  std::shared_ptr<const SegmentFile> file;
+  bool is_alive = false;        // whether its writer lives
+  int64_t clock_offset_ns = 0;  // see ProcessSnapshot
+  SlotDirectory slots;          // of a live one: a dead one's slots do not change
+};
+
+// Every segment that is followed.
+using SegmentLooks = std::map<FileKey, SegmentLook>;
 
 // Reads one segment file. On failure `error` and `detail` are set and nothing is returned; a file
 // whose writer is still starting is not an error: nothing is returned then either, and `error` is

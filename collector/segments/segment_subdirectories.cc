@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of SegmentTable that follows subdirectories of the shared directories. Each pod,
-// container or job may have one of its own, so that no other reaches its segments.
+// The part of SegmentTable that finds directories in others: subdirectories of the shared ones, of
+// which each pod, container or job may have one, so that no other reaches its segments; and private
+// directories of users.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,9 +29,8 @@ void SegmentTable::ForgetFound() {
                          std::ranges::none_of(set_aside_, is_of(directory));
     if (!is_over) return false;
     watch_.Forget(directory.files.path());
-    if (subdirectories_.erase(directory.files.path()) != 0 &&
-        --subdirectories_of_[directory.uid] == 0)
-      subdirectories_of_.erase(directory.uid);
+    found_.erase(directory.files.path());
+    if (directory.is_subdirectory) TakeOne(subdirectories_of_, directory.uid);
     return true;
   });
 }
@@ -44,8 +44,7 @@ std::map<uint64_t, int64_t> SegmentTable::NamesOfSubdirectories() const {
 }
 
 bool SegmentTable::HasRoomForSubdirectory(uint64_t uid) const {
-  const auto own = subdirectories_of_.find(uid);
-  const size_t count = own == subdirectories_of_.end() ? 0 : own->second;
+  const size_t count = NumberOf(subdirectories_of_, uid);
   if (IsTrusted(uid)) return count < kMaxSubdirectories;
   if (count >= kMaxSubdirectoriesPerUser) return false;
   size_t of_others = 0;
@@ -57,10 +56,10 @@ bool SegmentTable::HasRoomForSubdirectory(uint64_t uid) const {
 void SegmentTable::OnSubdirectory(Directory& directory, const std::string& name,
                                   const struct stat& status) {
   std::string path = directory.files.path() + '/' + name;
-  if (subdirectories_.contains(path)) return;
+  if (name.starts_with('.') || found_.contains(path)) return;
   const uint64_t uid = status.st_uid;
   if (!HasRoomForSubdirectory(uid)) return Refuse(directory, name, uid);
-  subdirectories_.insert(path);
+  found_.insert(path);
   ++subdirectories_of_[uid];
   const auto owner = IsTrusted(uid) ? std::nullopt : std::optional(uid);
   directories_.push_back({.files = SegmentDirectory::Found(std::move(path), owner),
@@ -68,6 +67,25 @@ void SegmentTable::OnSubdirectory(Directory& directory, const std::string& name,
                           .is_initial = !directory.begun_monotonic_ns,
                           .uid = uid,
                           .listing = Listing()});
+}
+
+// The plugin makes one where there is no shared directory. It counts if it belongs to the user in
+// its name, and nobody else writes to it.
+void SegmentTable::OnPrivateDirectory(Directory& directory, const std::string& name,
+                                      const struct stat& status) {
+  const uint64_t uid = status.st_uid;
+  std::string path = directory.files.path() + '/' + name;
+  if (name != directory.private_prefix + std::to_string(uid) || found_.contains(path) ||
+      (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    return;
+  const auto is_one = [](const Directory& each) {
+    return !each.is_subdirectory && each.private_prefix.empty();
+  };
+  const auto count = static_cast<size_t>(std::ranges::count_if(directories_, is_one));
+  if (count >= kMaxPrivateDirectories) return Refuse(directory, name, uid);
+  found_.insert(path);
+  directories_.push_back(
+      {.files = SegmentDirectory::Found(std::move(path), uid), .uid = uid, .listing = Listing()});
 }
 
 // Kubelet makes the directory of a subPath with the permissions of the directory around it, but

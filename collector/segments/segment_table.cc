@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -42,9 +43,15 @@ SegmentTable::SegmentTable(std::vector<std::string> directories, std::chrono::na
       waiters_interval_(std::min<std::chrono::nanoseconds>(kWaitersInterval, retention / 4)),
       segment_limit_(SegmentLimit()) {
   for (std::string& path : directories) {
-    const auto is_same = [&](const Directory& directory) { return directory.files.path() == path; };
-    if (IsPrivatePattern(path)) {
-      private_patterns_.push_back(std::move(path));
+    const auto is_same = [&](const Directory& directory) {
+      return directory.private_prefix.empty() && directory.files.path() == path;
+    };
+    if (path.ends_with("-*")) {
+      path.pop_back();
+      const std::filesystem::path all(path);
+      directories_.push_back(
+          {.files = SegmentDirectory(all.has_parent_path() ? all.parent_path().string() : "."),
+           .private_prefix = all.filename()});
     } else if (std::ranges::none_of(directories_, is_same)) {
       directories_.push_back({.files = SegmentDirectory(std::move(path))});
     }
@@ -94,15 +101,13 @@ void SegmentTable::Follow(const FileKey& key, Followed followed) {
 }
 
 SegmentTable::Segments::iterator SegmentTable::Unfollow(Segments::iterator segment) {
-  const auto user = followed_of_.find(segment->second.uid);
-  if (--user->second == 0) followed_of_.erase(user);
+  TakeOne(followed_of_, segment->second.uid);
   return segments_.erase(segment);
 }
 
 // Whether there is room for one more segment of the user.
 bool SegmentTable::MakeRoom(uint64_t uid, bool is_alive) {
-  const auto own = followed_of_.find(uid);
-  const size_t count = own == followed_of_.end() ? 0 : own->second;
+  const size_t count = NumberOf(followed_of_, uid);
   if (count < kMaxSegmentsPerUser) {
     if (segments_.size() < segment_limit_) return true;
     const auto most =
@@ -129,12 +134,10 @@ bool SegmentTable::GiveWay(uint64_t uid, bool also_the_living) {
 void SegmentTable::Refuse(Directory& directory, const std::string& name, uint64_t uid) {
   if (directory.listing) directory.listing->refused.insert(uid);
   if (!directory.refused.insert(uid).second) return;
-  const auto number = [&](const std::map<uint64_t, size_t>& of) {
-    return of.contains(uid) ? of.at(uid) : 0;
-  };
   errors_.Add(SegmentError::kTooManySegments, uid, directory.files.path() + '/' + name,
-              "no room beside " + std::to_string(number(followed_of_)) + " segments and " +
-                  std::to_string(number(set_aside_of_)) + " other files of the user");
+              "no room beside " + std::to_string(NumberOf(followed_of_, uid)) + " segments and " +
+                  std::to_string(NumberOf(set_aside_of_, uid)) + " other files of the user, and " +
+                  std::to_string(directories_.size()) + " directories");
 }
 
 // In a private directory only its user may unlink.
@@ -144,9 +147,8 @@ bool SegmentTable::IsExpected(const SetAside& aside) {
 
 void SegmentTable::PutAside(const FileKey& key, SetAside aside, const std::string& detail) {
   const auto known = set_aside_.find(key);
-  const auto user = set_aside_of_.find(aside.uid);
-  const bool has_room = set_aside_.size() < kMaxSetAside &&
-                        (user == set_aside_of_.end() || user->second < kMaxSetAsidePerUser);
+  const bool has_room =
+      set_aside_.size() < kMaxSetAside && NumberOf(set_aside_of_, aside.uid) < kMaxSetAsidePerUser;
   if (known == set_aside_.end() && !has_room)
     return Refuse(*aside.place.directory, aside.place.name, aside.uid);
   const bool is_same = known != set_aside_.end() && known->second.stamp == aside.stamp &&
@@ -162,8 +164,7 @@ void SegmentTable::PutAside(const FileKey& key, SetAside aside, const std::strin
 
 std::map<FileKey, SegmentTable::SetAside>::iterator SegmentTable::TakeUp(
     std::map<FileKey, SetAside>::iterator aside) {
-  const auto user = set_aside_of_.find(aside->second.uid);
-  if (--user->second == 0) set_aside_of_.erase(user);
+  TakeOne(set_aside_of_, aside->second.uid);
   return set_aside_.erase(aside);
 }
 
@@ -235,8 +236,6 @@ SegmentErrorCounts::Present SegmentTable::PresentFaults() const {
     if (directory.is_unreadable) ++present[{directory.uid, SegmentError::kDirectoryUnreadable}];
     for (const uint64_t uid : directory.refused) present[{uid, SegmentError::kTooManySegments}] = 1;
   }
-  for (const auto& [path, uid] : private_refused_)
-    present[{uid, SegmentError::kTooManySegments}] = 1;
   for (const auto& [key, aside] : set_aside_) {
     if (aside.error && !IsExpected(aside)) ++present[{aside.uid, *aside.error}];
   }

@@ -22,7 +22,7 @@
 #include "collector/segments/segment.h"
 #include "collector/segments/segment_directory.h"
 #include "collector/segments/segment_errors.h"
-#include "collector/segments/segment_look.h"
+#include "collector/segments/segment_file.h"
 
 namespace nccl_exporter::collector {
 
@@ -98,7 +98,8 @@ inline constexpr std::chrono::hours kLongestWait{24};
 // Not thread-safe: its owner locks.
 class SegmentTable {
  public:
-  // `directories`: paths, or patterns of private directories (see PrivateDirectories()).
+  // `directories`: paths, or patterns of private directories: paths that end with "-*", with a
+  // user's number in place of "*".
   SegmentTable(std::vector<std::string> directories, std::chrono::nanoseconds retention,
                bool splits_durations = false);
 
@@ -123,14 +124,6 @@ class SegmentTable {
   // to the next snapshot.
   NodeSnapshot Read(SegmentLooks looks, const Moment& now);
 
-  // All that is needed before Read() at once, however long it takes.
-  SegmentLooks Refresh(const Moment& now) {
-    for (Discover(now); IsDiscovering();) DiscoverMore(now);
-    return Look(now);
-  }
-
-  NodeSnapshot Snapshot(const Moment& now) { return Read(Refresh(now), now); }
-
   // Readable when Discover() has something to look at; -1: not known.
   int wakeup_descriptor() const { return watch_.descriptor(); }
 
@@ -144,13 +137,16 @@ class SegmentTable {
   };
   struct Directory {
     SegmentDirectory files;
+    // Not empty: users have private directories in this one, whose names begin so; it has no
+    // segments.
+    std::string private_prefix = {};
     bool is_watched = false;
     bool has_changed = false;  // since the latest listing began
     bool is_missing = false;
     bool is_unreadable = false;
     bool is_subdirectory = false;
     bool is_initial = true;  // was there when the daemon began
-    uint64_t uid = 0;        // its owner, where it is unreadable or a subdirectory
+    uint64_t uid = 0;        // its owner, where it is unreadable or was found
     // Users whose files found no room, at the last listing or since.
     std::set<uint64_t> refused = {};
     uint64_t listings = 0;  // that have begun
@@ -159,13 +155,6 @@ class SegmentTable {
     int64_t names_listed = 0;
     std::optional<int64_t> begun_monotonic_ns = std::nullopt;
     int64_t ended_monotonic_ns = 0;
-  };
-  // A look for private directories that is under way.
-  struct PrivateSearch {
-    size_t pattern = 0;
-    DirectoryNames names = {};
-    int64_t names_before = 0;  // of the patterns before
-    std::vector<SegmentDirectory> found = {};
   };
   // Where a file was last seen, and at which listing of the directory.
   struct DirectoryEntry {
@@ -190,13 +179,12 @@ class SegmentTable {
   };
   using Segments = std::map<FileKey, Followed>;
 
-  void SearchPrivateDirectories(const Moment& now);
-  void TakePrivateDirectories();
   void ForgetFound();
   // Names that the subdirectories of each user had at their last listings.
   std::map<uint64_t, int64_t> NamesOfSubdirectories() const;
   bool MustList(const Directory& directory, int64_t names, const Moment& now) const;
   void OnSubdirectory(Directory& directory, const std::string& name, const struct stat& status);
+  void OnPrivateDirectory(Directory& directory, const std::string& name, const struct stat& status);
   bool HasRoomForSubdirectory(uint64_t uid) const;
   static void PrepareSubdirectory(int descriptor);
   static void RemoveIfOld(const Directory& directory, const Moment& now);
@@ -218,6 +206,14 @@ class SegmentTable {
   std::map<FileKey, SetAside>::iterator TakeUp(std::map<FileKey, SetAside>::iterator aside);
   void ForgetUnlisted(const Directory& directory);
   void Observe(const Moment& now);
+  using Numbers = std::map<uint64_t, size_t>;  // by user; those with none have no entry
+  static size_t NumberOf(const Numbers& numbers, uint64_t uid) {
+    const auto found = numbers.find(uid);
+    return found == numbers.end() ? 0 : found->second;
+  }
+  static void TakeOne(Numbers& numbers, uint64_t uid) {
+    if (--numbers[uid] == 0) numbers.erase(uid);
+  }
   bool MayRemove(uint64_t uid) { return ++removals_[uid] <= kMaxRemovalsPerUser; }
   SegmentLooks LookAtFollowed() const;
   void RemoveOver(const Moment& now);
@@ -241,23 +237,17 @@ class SegmentTable {
   const std::chrono::nanoseconds waits_after_;
   const std::chrono::nanoseconds waiters_interval_;
   const size_t segment_limit_;
-  std::vector<std::string> private_patterns_;
-  std::optional<PrivateSearch> private_search_;
-  std::optional<int64_t> private_sought_monotonic_ns_;  // the end of the last search
-  int64_t private_names_ = 0;                           // beside them, at the last search
-  // Those that found no room, by path, and their users.
-  std::map<std::string, uint64_t> private_refused_;
   // Places point into it; the one that is to be listed next comes first.
   std::list<Directory> directories_;
-  std::set<std::string> subdirectories_;               // their paths
-  std::map<uint64_t, size_t> subdirectories_of_ = {};  // by owner
+  std::set<std::string> found_;  // paths of those found in others
+  Numbers subdirectories_of_;    // by owner
   bool has_listed_all_ = false;
   DirectoryWatch watch_;
   Segments segments_;
   std::map<FileKey, SetAside> set_aside_;
-  std::map<uint64_t, size_t> followed_of_;   // by user
-  std::map<uint64_t, size_t> set_aside_of_;  // by user
-  std::map<uint64_t, size_t> removals_;      // by user, in the latest Look()
+  Numbers followed_of_;   // by user
+  Numbers set_aside_of_;  // by user
+  Numbers removals_;      // by user, in the latest Look()
   // Communicators in which a living rank waits; looked for while the time of a dead process is
   // over.
   std::set<CommunicatorKey> waiting_;

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "collector/reader/segment_reader.h"
+#include "collector/testing/memory_source.h"
 
 namespace nccl_exporter::collector {
 namespace {

@@ -20,6 +20,16 @@
 
 namespace nccl_exporter::collector {
 
+// All that is needed before Read() at once, however long it takes.
+inline SegmentLooks Refresh(SegmentTable& table, const Moment& now) {
+  for (table.Discover(now); table.IsDiscovering();) table.DiscoverMore(now);
+  return table.Look(now);
+}
+
+inline NodeSnapshot SnapshotOf(SegmentTable& table, const Moment& now) {
+  return table.Read(Refresh(table, now), now);
+}
+
 class TableFixture : public testing::Test {
  protected:
   static constexpr std::chrono::seconds kRetention{300};
@@ -46,13 +56,13 @@ class TableFixture : public testing::Test {
     now_.monotonic_ns += time.count();
   }
 
-  NodeSnapshot Snapshot() { return table_.Snapshot(now_); }
+  NodeSnapshot Snapshot() { return SnapshotOf(table_, now_); }
   // Nothing but the table runs in the shortage: a sanitizer needs descriptors for its own checks.
   NodeSnapshot SnapshotWithDescriptors(int free) {
     SegmentTable& table = table_;
     const Moment now = now_;
     const DescriptorShortage shortage(free);
-    return table.Snapshot(now);
+    return SnapshotOf(table, now);
   }
   static uint64_t Count(const NodeSnapshot& snapshot, SegmentError error) {
     return snapshot.segment_errors[static_cast<size_t>(error)];

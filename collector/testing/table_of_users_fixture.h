@@ -37,7 +37,7 @@ class TableOfUsersFixture : public TableFixture {
       GTEST_SKIP() << "the limit of descriptors is too low here";
     of_users_.emplace(std::vector<std::string>{scratch_.path()}, kRetention);
   }
-  NodeSnapshot Snapshot() { return of_users_->Snapshot(now_); }
+  NodeSnapshot Snapshot() { return SnapshotOf(*of_users_, now_); }
   bool MayGive() const {
     std::ofstream{Path("gift")};
     return ::chown(Path("gift").c_str(), kBigUser, static_cast<gid_t>(-1)) == 0;

@@ -4,11 +4,9 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
-#include <span>
 #include <utility>
 
 #include "collector/reader/slot_directory.h"
-#include "proto/shm_layout.h"
 
 namespace nccl_exporter::collector {
 namespace {
@@ -46,6 +44,19 @@ std::string GlobalRankOf(const ProcessSnapshot& process) {
   return process.numbers.global_rank ? std::to_string(*process.numbers.global_rank) : "";
 }
 
+// Operations that the communicator has completed without times. Counts of a damaged segment may
+// make it anything.
+uint64_t UntimedOf(const CommunicatorSnapshot& communicator) {
+  uint64_t untimed = 0;
+  for (size_t i = 0; i < kFunctionCount; ++i) {
+    if (!communicator.functions.IsInUse(i)) continue;
+    const FunctionSnapshot& function = communicator.functions[i];
+    untimed += function.completed;
+    for (const SizeClassSnapshot& size : function.sizes) untimed -= size.timed_operations;
+  }
+  return untimed;
+}
+
 // Identity of an operation among those of its communicator. Sends and receives of one group share
 // it.
 using Identity = std::tuple<Function, uint64_t, int64_t>;
@@ -58,17 +69,6 @@ OperationRecorder::OperationRecorder(int64_t begin_ns, bool is_polled, size_t mo
       is_polled_(is_polled),
       most_operations_(most_operations),
       wish_(std::move(wish)) {}
-
-OperationRecorder::Counts OperationRecorder::CountsOf(const CommunicatorSnapshot& communicator) {
-  Counts counts;
-  for (size_t i = 0; i < kFunctionCount; ++i) {
-    if (!communicator.functions.IsInUse(i)) continue;
-    const FunctionSnapshot& function = communicator.functions[i];
-    counts.completed += function.completed;
-    for (const SizeClassSnapshot& size : function.sizes) counts.timed += size.timed_operations;
-  }
-  return counts;
-}
 
 void OperationRecorder::Follow(const NodeSnapshot& snapshot, const SegmentLooks& looks,
                                const Moment& now) {
@@ -110,7 +110,7 @@ void OperationRecorder::FollowCommunicator(Process& process, const SegmentLook& 
       process.rings.try_emplace({communicator.slot, communicator.generation});
   Ring& ring = found->second;
   ring.latest = communicator;
-  ring.now = CountsOf(communicator);
+  ring.untimed = UntimedOf(communicator);
   if (!is_new) return;
   if (process.slot_bytes == 0) {
     const SlotDirectory slots =
@@ -120,15 +120,15 @@ void OperationRecorder::FollowCommunicator(Process& process, const SegmentLook& 
   }
   ring.file = look.file;
   ring.generation = communicator.generation;
-  ring.slot_offset = process.header_bytes + communicator.slot * process.slot_bytes;
-  ring.ring = CompletionRing(ring.slot_offset, look.clock_offset_ns);
+  ring.ring = CompletionRing(process.header_bytes + communicator.slot * process.slot_bytes,
+                             look.clock_offset_ns);
   // Kernel times are of the GPU's clock.
   const bool is_kernel = communicator.timing_source == TimingSource::kKernel;
   ring.source_offset_ns = is_kernel ? 0 : look.clock_offset_ns;
   const int64_t begin_realtime_ns = end_.realtime_ns - (end_.monotonic_ns - begin_ns_);
   ring.is_new = communicator.created_realtime_ns >= begin_realtime_ns;
   ring.is_over = process.slot_bytes == 0;
-  if (!ring.is_new) ring.before = ring.now;
+  if (!ring.is_new) ring.untimed_before = ring.untimed;
   ring.traced.whole_since_ns = begin_ns_;
 }
 
@@ -138,7 +138,7 @@ void OperationRecorder::Count(const NodeSnapshot& snapshot) {
     if (process == processes_.end()) continue;
     for (const CommunicatorSnapshot& communicator : seen.communicators) {
       const auto ring = process->second.rings.find({communicator.slot, communicator.generation});
-      if (ring != process->second.rings.end()) ring->second.now = CountsOf(communicator);
+      if (ring != process->second.rings.end()) ring->second.untimed = UntimedOf(communicator);
     }
   }
 }
@@ -159,16 +159,10 @@ void OperationRecorder::Read() {
   }
 }
 
-// An operation that was read counts only if the slot is still the same communicator's afterwards.
 void OperationRecorder::Read(Ring& ring, size_t& room) {
   operations_.clear();
-  const uint64_t lost = ring.ring.Read(*ring.file, operations_);
-  layout::AtomicU64 state{0};
-  const auto bytes = std::as_writable_bytes(std::span(&state, 1));
-  const bool is_read =
-      ring.file->Read(ring.slot_offset, bytes) == static_cast<ssize_t>(bytes.size());
-  ring.is_over =
-      !is_read || layout::GenerationOf(state.load(std::memory_order_relaxed)) != ring.generation;
+  const std::optional<uint64_t> lost = ring.ring.ReadOf(ring.generation, *ring.file, operations_);
+  ring.is_over = !lost;
   if (ring.is_over) return;
   if (!ring.has_begun) {
     ring.is_new = ring.is_new || operations_.empty();
@@ -176,7 +170,7 @@ void OperationRecorder::Read(Ring& ring, size_t& room) {
     ring.has_begun = true;
     NoteFirst(ring, operations_.front().ticket, TimeOf(operations_.front().delivered_ns));
   }
-  ring.traced.overwritten += lost;
+  ring.traced.overwritten += *lost;
   for (const CompletedOperation& operation : operations_) {
     if (TimeOf(operation.delivered_ns) < begin_ns_) continue;
     if (room == 0) {
@@ -256,10 +250,8 @@ void OperationRecorder::Describe(const Ring& ring, TracedCommunicator& traced) c
   traced.timing_source = latest.timing_source;
   traced.timing_reason = latest.timing_reason;
   if (is_polled_) {
-    const Counts& now = ring.now;
-    const uint64_t completed = now.completed - std::min(now.completed, ring.before.completed);
-    const uint64_t timed = now.timed - std::min(now.timed, ring.before.timed);
-    traced.untimed = completed - std::min(completed, timed);
+    const auto untimed = static_cast<int64_t>(ring.untimed - ring.untimed_before);
+    traced.untimed = static_cast<uint64_t>(std::max<int64_t>(untimed, 0));
   }
   std::erase_if(traced.operations, [&](const TracedOperation& operation) {
     return operation.call_ns > end_.monotonic_ns;

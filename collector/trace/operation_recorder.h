@@ -21,7 +21,7 @@
 #include "collector/arrivals/completion_ring.h"
 #include "collector/node_snapshot.h"
 #include "collector/reader/moment.h"
-#include "collector/segments/segment_look.h"
+#include "collector/segments/segment_file.h"
 #include "collector/trace/detail_recorder.h"
 #include "collector/trace/node_trace.h"
 
@@ -59,20 +59,15 @@ class OperationRecorder {
   NodeTrace Finish();
 
  private:
-  struct Counts {
-    uint64_t completed = 0;
-    uint64_t timed = 0;
-  };
   struct Ring {
     std::shared_ptr<const SegmentFile> file;
-    uint64_t slot_offset = 0;
     int64_t source_offset_ns = 0;  // distance by which the timing source's clock is ahead of ours
     uint64_t generation = 0;
     CompletionRing ring{0};
     bool is_new = false;     // all that was completed was completed in the window
     bool has_begun = false;  // something was read
     bool is_over = false;    // its slot has another communicator
-    Counts before, now;
+    uint64_t untimed_before = 0, untimed = 0;
     CommunicatorSnapshot latest;
     TracedCommunicator traced;
   };
@@ -85,7 +80,6 @@ class OperationRecorder {
     std::unique_ptr<DetailRecorder> details;  // nullptr: none are wanted of it
   };
 
-  static Counts CountsOf(const CommunicatorSnapshot& communicator);
   void FollowCommunicator(Process& process, const SegmentLook& look,
                           const CommunicatorSnapshot& communicator);
   void Ask(Process& process, const SegmentLook& look) const;

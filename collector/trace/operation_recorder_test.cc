@@ -55,7 +55,7 @@ class OperationRecorderTest : public TableFixture {
   }
   void Look(OperationRecorder& recorder) {
     writer_.WriteTo(Path("a.seg"));
-    const SegmentLooks looks = table_.Refresh(now_);
+    const SegmentLooks looks = Refresh(table_, now_);
     recorder.Follow(table_.Read(looks, now_), looks, now_);
   }
   void Read(OperationRecorder& recorder) {
@@ -273,7 +273,7 @@ TEST_F(OperationRecorderTest, AnOperationThatIsCompleteHasTimesOrCountsAsUntimed
   Complete(1, 1);
   writer_.Put(0, 4, FunctionV1{.operations = {2}, .timed_operations = {1}, .completed = 2});
   Read(recorder);
-  recorder.Count(table_.Read(table_.Refresh(now_), now_));
+  recorder.Count(table_.Read(Refresh(table_, now_), now_));
   const NodeTrace trace = recorder.Finish();
   const TracedCommunicator& communicator = trace.processes.at(0).communicators.at(0);
   EXPECT_EQ(communicator.operations.size(), 1u);

@@ -93,7 +93,10 @@ std::vector<std::string> TraceFilesOf(pid_t pid, std::string& fault) {
       found.push_back(path);
   }
   ::closedir(listing);
-  if (found.empty()) fault = "it takes no requests: its plugin is older, it has NCCL_EXPORTER_TRACE=0, or its log says why";
+  if (found.empty())
+    fault =
+        "it takes no requests: its plugin is older, it has NCCL_EXPORTER_TRACE=0, or its log says "
+        "why";
   return found;
 }
 

@@ -69,7 +69,7 @@ TEST_F(CommunicatorRoomTest, ProcessesThatDieOneAfterAnotherTakeNoMoreRoomThanOt
     for (const size_t i : order) {
       writers_[i]->Kill();
       Advance(seconds(1));
-      table_.Refresh(now_);
+      Refresh(table_, now_);
     }
     for (int i = 0; i < 2; ++i) {
       const NodeSnapshot snapshot = Snapshot();
@@ -313,7 +313,7 @@ TEST_F(CommunicatorRoomTest, ADeadSegmentThatIsTouchedAgainAndAgainIsReadOnceASe
     for (int i = 1; i < 20; ++i) {
       SetAge("x.seg", seconds(i));
       Advance(std::chrono::milliseconds(50));
-      table_.Refresh(now_);
+      Refresh(table_, now_);
     }
   });
   EXPECT_LT(touched, one);

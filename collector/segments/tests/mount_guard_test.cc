@@ -80,7 +80,8 @@ class MountGuardTest : public TableFixture {
     SilentMount mount(Path(name));
     if (!mount.is_mounted()) GTEST_SKIP() << "cannot mount a file system in user space here";
     for (int i = 0; i < 3; ++i) {
-      EXPECT_EQ(table.Snapshot(now_).segments.live + table.Snapshot(now_).segments.exited, 1u);
+      EXPECT_EQ(SnapshotOf(table, now_).segments.live + SnapshotOf(table, now_).segments.exited,
+                1u);
       Advance(kRescanInterval);
     }
     EXPECT_FALSE(mount.WasWaitedFor());

@@ -147,7 +147,7 @@ TEST_F(LostLockTest, AProcessThatIsSeenLivesHoweverLongItIsIdle) {
 
 TEST_F(LostLockTest, AProcessThatHasNotBeenReadYetLives) {
   LockHolder writer(Path("x.seg"));
-  table_.Refresh(now_);
+  Refresh(table_, now_);
   writer.LoseLock();
   EXPECT_TRUE(Snapshot().processes.at(0).is_alive);
 }
@@ -268,10 +268,10 @@ TEST_F(RetentionTest, LearnsAClockThatIsAheadFromTheTimesInTheFile) {
 
 TEST_F(RetentionTest, UnlinksWithoutAnySnapshot) {
   SegmentWith(1).WriteTo(Path("x.seg"));
-  table_.Refresh(now_);
+  Refresh(table_, now_);
   EXPECT_TRUE(Exists("x.seg"));
   Advance(kRetention + seconds(2));
-  table_.Refresh(now_);
+  Refresh(table_, now_);
   EXPECT_FALSE(Exists("x.seg"));
 }
 
@@ -292,7 +292,7 @@ TEST_F(RetentionTest, RestartedAgainAndAgainComesToTheSameEnd) {
   int served = 0;
   for (seconds time(0); time < 2 * kRetention; time += seconds(50)) {
     SegmentTable restarted({scratch_.path()}, kRetention);
-    served += restarted.Snapshot(now_).processes.size() == 1;
+    served += SnapshotOf(restarted, now_).processes.size() == 1;
     Advance(seconds(50));
   }
   EXPECT_EQ(served, 6);
@@ -327,7 +327,7 @@ TEST_F(RetentionTest, RestartLosesNoCount) {
   Snapshot();
   SegmentWith(7).WriteTo(Path("x.seg"));
   SegmentTable restarted({scratch_.path()}, kRetention);
-  EXPECT_EQ(OperationsOf(restarted.Snapshot(now_).processes.at(0)), 7u);
+  EXPECT_EQ(OperationsOf(SnapshotOf(restarted, now_).processes.at(0)), 7u);
 }
 
 TEST_F(RetentionTest, UnlinksHalfWrittenAndBrokenFilesThatNobodyHoldsWhenTheyAreOld) {
@@ -413,9 +413,9 @@ TEST_F(RetentionTest, TwoCollectorsDoNotDisturbEachOther) {
   SegmentWith(1).WriteTo(Path("x.seg"));
   SegmentTable hasty({scratch_.path()}, kRetention / 2);
   Snapshot();
-  hasty.Snapshot(now_);
+  SnapshotOf(hasty, now_);
   Advance(kRetention / 2 + seconds(2));
-  EXPECT_TRUE(hasty.Snapshot(now_).processes.empty());
+  EXPECT_TRUE(SnapshotOf(hasty, now_).processes.empty());
   EXPECT_FALSE(Exists("x.seg"));
   EXPECT_EQ(Snapshot().processes.size(), 1u) << "served to the end of its own retention time";
   Advance(kRetention / 2);
@@ -479,7 +479,7 @@ class WaitingRankTest : public TableFixture {
   void Wait(seconds time) {
     for (seconds passed(0); passed < time; passed += seconds(60)) {
       Advance(seconds(60));
-      table_.Refresh(now_);
+      Refresh(table_, now_);
     }
   }
 };
@@ -496,7 +496,7 @@ TEST_F(WaitingRankTest, ADeadRankStaysKnownForAsLongAsALivingOneWaitsForIt) {
   EXPECT_EQ(snapshot.segments.exited, 1u);
   EXPECT_TRUE(Exists("dead.seg")) << "a daemon that is started again must find it";
   SegmentTable restarted({scratch_.path()}, kRetention);
-  EXPECT_EQ(restarted.Snapshot(now_).processes.size(), 2u);
+  EXPECT_EQ(SnapshotOf(restarted, now_).processes.size(), 2u);
 
   Rank(1).WriteTo(Path("survivor.seg"));  // has given up
   Wait(seconds(60));
@@ -513,17 +513,17 @@ TEST_F(WaitingRankTest, ADeadRankStaysKnownWithAShortRetention) {
   SegmentWriterV1 survivor = Rank(1);
   survivor.WriteTo(Path("survivor.seg"));
   const LockHolder alive(Path("survivor.seg"));
-  table.Refresh(now_);
+  Refresh(table, now_);
   dead.Kill();
   for (int i = 0; i < 30; ++i) {
-    table.Refresh(now_);
+    Refresh(table, now_);
     Advance(seconds(1));
     if (i > 0) continue;
     survivor.Put(0, Waiting());  // the next step's collective
     survivor.WriteTo(Path("survivor.seg"));
   }
   EXPECT_TRUE(Exists("dead.seg"));
-  EXPECT_EQ(table.Snapshot(now_).segments.exited, 1u);
+  EXPECT_EQ(SnapshotOf(table, now_).segments.exited, 1u);
 }
 
 TEST_F(WaitingRankTest, ADeadRankIsKnownForNoLongerThanTheLongestWait) {

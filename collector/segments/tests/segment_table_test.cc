@@ -20,7 +20,7 @@ TEST_F(SegmentTableTest, TellsProcessesApartByTheirFilesWhateverTheirNames) {
   SegmentWith(1, 1).WriteTo(Path("x.seg"));
   SegmentWith(2, 2).WriteTo(Path("other/x.seg"));
   SegmentTable table({scratch_.path(), Path("other")}, kRetention);
-  const NodeSnapshot snapshot = table.Snapshot(now_);
+  const NodeSnapshot snapshot = SnapshotOf(table, now_);
   ASSERT_EQ(snapshot.processes.size(), 2u);
   EXPECT_EQ(snapshot.processes[0].segment, snapshot.processes[1].segment);
   EXPECT_NE(snapshot.processes[0].file, snapshot.processes[1].file);
@@ -68,12 +68,12 @@ TEST_F(SegmentTableTest, CountsASegmentWithoutVersionAsStartingUntilItIsReady) {
 
 TEST_F(SegmentTableTest, FindsADirectoryThatAppearsLater) {
   SegmentTable table({Path("later")}, kRetention);
-  EXPECT_EQ(Count(table.Snapshot(now_), SegmentError::kDirectoryUnreadable), 0u);
+  EXPECT_EQ(Count(SnapshotOf(table, now_), SegmentError::kDirectoryUnreadable), 0u);
   std::filesystem::create_directory(Path("later"));
   SegmentWith(1).WriteTo(Path("later/x.seg"));
-  EXPECT_EQ(table.Snapshot(now_).processes.size(), 1u);
+  EXPECT_EQ(SnapshotOf(table, now_).processes.size(), 1u);
   SegmentWith(1).WriteTo(Path("later/y.seg"));
-  EXPECT_EQ(table.Snapshot(now_).processes.size(), 2u);
+  EXPECT_EQ(SnapshotOf(table, now_).processes.size(), 2u);
 }
 
 TEST_F(SegmentTableTest, GoesOnWithADirectoryThatTookTheOldOnesPlace) {
@@ -81,11 +81,11 @@ TEST_F(SegmentTableTest, GoesOnWithADirectoryThatTookTheOldOnesPlace) {
   SegmentTable table({path}, kRetention);
   std::filesystem::create_directory(path);
   SegmentWith(1, 1).WriteTo(path + "/x.seg");
-  EXPECT_EQ(table.Snapshot(now_).processes.size(), 1u);
+  EXPECT_EQ(SnapshotOf(table, now_).processes.size(), 1u);
   std::filesystem::rename(path, Path("old"));
   std::filesystem::create_directory(path);
   SegmentWith(1, 2).WriteTo(path + "/y.seg");
-  const NodeSnapshot snapshot = table.Snapshot(now_);
+  const NodeSnapshot snapshot = SnapshotOf(table, now_);
   EXPECT_EQ(snapshot.processes.size(), 2u) << "the old one is served to its end";
 }
 
@@ -94,9 +94,9 @@ TEST_F(SegmentTableTest, ServesEachFileOnceWhateverWaysLeadToIt) {
   std::filesystem::create_hard_link(Path("x.seg"), Path("y.seg"));
   std::filesystem::create_directory_symlink(scratch_.path(), Path("link"));
   SegmentTable table({scratch_.path(), Path("link"), scratch_.path()}, kRetention);
-  EXPECT_EQ(table.Snapshot(now_).processes.size(), 1u);
+  EXPECT_EQ(SnapshotOf(table, now_).processes.size(), 1u);
   Advance(kRescanInterval);
-  EXPECT_EQ(table.Snapshot(now_).processes.size(), 1u);
+  EXPECT_EQ(SnapshotOf(table, now_).processes.size(), 1u);
 }
 
 TEST_F(SegmentTableTest, TakesAReplacedFileForANewSegmentAndServesTheOldOneToItsEnd) {
@@ -120,13 +120,13 @@ TEST_F(SegmentTableTest, CountsAnUnreadableDirectoryWhenItBecomesSo) {
   const std::string path = Path("segments");
   std::ofstream(path) << "no directory";
   SegmentTable table({path, scratch_.path()}, kRetention);
-  EXPECT_EQ(Count(table.Snapshot(now_), SegmentError::kDirectoryUnreadable), 1u);
+  EXPECT_EQ(Count(SnapshotOf(table, now_), SegmentError::kDirectoryUnreadable), 1u);
   Advance(kRescanInterval);
-  EXPECT_EQ(Count(table.Snapshot(now_), SegmentError::kDirectoryUnreadable), 1u);
+  EXPECT_EQ(Count(SnapshotOf(table, now_), SegmentError::kDirectoryUnreadable), 1u);
   std::filesystem::remove(path);
-  EXPECT_EQ(Count(table.Snapshot(now_), SegmentError::kDirectoryUnreadable), 1u);
+  EXPECT_EQ(Count(SnapshotOf(table, now_), SegmentError::kDirectoryUnreadable), 1u);
   std::ofstream(path) << "no directory";
-  EXPECT_EQ(Count(table.Snapshot(now_), SegmentError::kDirectoryUnreadable), 2u);
+  EXPECT_EQ(Count(SnapshotOf(table, now_), SegmentError::kDirectoryUnreadable), 2u);
 }
 
 TEST_F(SegmentTableTest, CountsEachFileThatIsNoSegmentOnceAndAgainWhenItChanges) {

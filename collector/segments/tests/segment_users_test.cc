@@ -130,7 +130,7 @@ TEST_F(SegmentTableOfUsersTest, WatchesPrivateDirectoriesOfTheUsersThatTheirName
     Give(name, uid);
   };
   SegmentTable table({Path("private-*")}, kRetention);
-  EXPECT_TRUE(table.Snapshot(now_).processes.empty());
+  EXPECT_TRUE(SnapshotOf(table, now_).processes.empty());
   make("private-1002", kSmallUser);
   make("private-1001", kOtherUser);
   make("private-0x3eb", kOtherUser);
@@ -141,14 +141,14 @@ TEST_F(SegmentTableOfUsersTest, WatchesPrivateDirectoriesOfTheUsersThatTheirName
   std::filesystem::create_directory_symlink("elsewhere", Path("private-1004"));
   Give("private-1004", 1004);
   Advance(kPrivateDirectoriesInterval);
-  const NodeSnapshot snapshot = table.Snapshot(now_);
+  const NodeSnapshot snapshot = SnapshotOf(table, now_);
   ASSERT_EQ(snapshot.processes.size(), 1u);
   EXPECT_EQ(snapshot.processes[0].uid, kSmallUser);
   // Its owner puts a link in its place, to where the daemon may unlink.
   std::filesystem::rename(Path("private-1002"), Path("old"));
   std::filesystem::create_directory_symlink("elsewhere", Path("private-1002"));
   Advance(kRescanInterval + kRetention);
-  EXPECT_TRUE(table.Snapshot(now_).processes.empty());
+  EXPECT_TRUE(SnapshotOf(table, now_).processes.empty());
   EXPECT_TRUE(Exists("elsewhere/x.seg"));
 }
 
@@ -160,7 +160,7 @@ TEST_F(SegmentTableOfUsersTest, NamesThePrivateDirectoryThatFindsNoRoom) {
   }
   SegmentTable table({Path("private-*")}, kRetention);
   for (int i = 0; i < 2; ++i) {
-    const NodeSnapshot snapshot = table.Snapshot(now_);
+    const NodeSnapshot snapshot = SnapshotOf(table, now_);
     EXPECT_EQ(Count(snapshot, SegmentError::kTooManySegments), 1u);
     ASSERT_EQ(snapshot.segment_troubles.size(), 1u);
     EXPECT_EQ(snapshot.segment_troubles[0].present, 1u);
