@@ -16,16 +16,15 @@ namespace {
 
 using Options = std::vector<std::string>;
 
-// Starts of one collective, by rank: when they can be ordered is up to the clocks of the simulated
-// GPUs, which are up to 5 ms and 8 parts in a million off.
+// Starts of one collective, by rank. The clocks of the simulated GPUs are up to 5 ms and 8 parts in
+// a million off.
 using Starts = std::map<int, double>;
 
-// Beyond this, two starts must be ordered: the shortest operations and polls take 20 us, and bounds
-// age.
+// Beyond this, two starts must be ordered: more than 10 us and an eighth of any kernel here.
 constexpr double kCertainSeconds = 150e-6;
-// Largest average errors of an operation's lateness: some is missed, because none is counted where
-// it is not certain.
-constexpr double kMostMissedSeconds = 60e-6;
+// Largest average errors of an operation's lateness: some is missed, because none is counted within
+// the assumption.
+constexpr double kMostMissedSeconds = 20e-6;
 constexpr double kMostExcessSeconds = 20e-6;
 
 class Arrivals : public testing::Test {
