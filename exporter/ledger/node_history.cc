@@ -19,24 +19,42 @@ constexpr size_t BinOf(size_t bucket) {
   return bucket == 0 ? 0 : std::min((bucket - 1) / kBucketsPerBin + 1, kDurationBins - 1);
 }
 
-void AddDurations(const collector::FunctionSnapshot& before, const collector::FunctionSnapshot& now,
+std::vector<FunctionCounts> CountsOf(const collector::FunctionSnapshots& functions) {
+  std::vector<FunctionCounts> all;
+  for (size_t i = 0; i < functions.size(); ++i) {
+    if (!functions.IsInUse(i)) continue;
+    const collector::FunctionSnapshot& function = functions[i];
+    FunctionCounts& counts = all.emplace_back(static_cast<Function>(i), function.sizes);
+    for (size_t bucket = 0; bucket < function.duration.size(); ++bucket) {
+      counts.bins[BinOf(bucket)] += static_cast<uint32_t>(function.duration[bucket]);
+    }
+  }
+  return all;
+}
+
+// Zeros where the function was not in use.
+const FunctionCounts& Of(Function function, const std::vector<FunctionCounts>& counts) {
+  static const FunctionCounts kUnused;
+  const auto found = std::ranges::find(counts, function, &FunctionCounts::function);
+  return found == counts.end() ? kUnused : *found;
+}
+
+void AddDurations(const FunctionCounts& before, const FunctionCounts& now,
                   ActivityDelta& activity) {
   std::array<uint64_t, kDurationBins> bins{};
-  for (const auto& [bin, count] : activity.durations) bins[bin] = count;
-  for (size_t bucket = 0; bucket < now.duration.size(); ++bucket) {
-    bins[BinOf(bucket)] += Grown(before.duration[bucket], now.duration[bucket]);
+  for (const BinCount& count : activity.durations) bins[count.bin] = count.operations;
+  for (size_t bin = 0; bin < bins.size(); ++bin) {
+    bins[bin] += static_cast<uint32_t>(now.bins[bin] - before.bins[bin]);
   }
   activity.durations.clear();
   for (size_t bin = 0; bin < bins.size(); ++bin) {
     if (bins[bin] == 0) continue;
-    const uint64_t count = std::min<uint64_t>(bins[bin], std::numeric_limits<uint32_t>::max());
-    activity.durations.emplace_back(static_cast<uint8_t>(bin), static_cast<uint32_t>(count));
+    const auto count = static_cast<uint32_t>(std::min<uint64_t>(bins[bin], kMostOfBin));
+    activity.durations.push_back({static_cast<uint32_t>(bin) & 0x7f, count & kMostOfBin});
   }
 }
 
-ActivityDelta Difference(const collector::FunctionSnapshot& before,
-                         const collector::FunctionSnapshot& now, Function function,
-                         uint64_t ranks) {
+ActivityDelta Difference(const FunctionCounts& before, const FunctionCounts& now, uint64_t ranks) {
   ActivityDelta activity;
   for (size_t i = 0; i < now.sizes.size(); ++i) {
     activity.operations += Grown(before.sizes[i].operations, now.sizes[i].operations);
@@ -45,19 +63,19 @@ ActivityDelta Difference(const collector::FunctionSnapshot& before,
         Grown(before.sizes[i].timed_operations, now.sizes[i].timed_operations);
     activity.busy_ns += Grown(before.sizes[i].busy_ns, now.sizes[i].busy_ns);
     activity.bus_bytes +=
-        BusBytes(function, Grown(before.sizes[i].timed_bytes, now.sizes[i].timed_bytes),
+        BusBytes(now.function, Grown(before.sizes[i].timed_bytes, now.sizes[i].timed_bytes),
                  static_cast<uint32_t>(ranks));
   }
   return activity;
 }
 
-void AddTraffic(const collector::FunctionSnapshot& before, const collector::FunctionSnapshot& now,
-                Function function, std::vector<TrafficDelta>& traffic) {
+void AddTraffic(const FunctionCounts& before, const FunctionCounts& now,
+                std::vector<TrafficDelta>& traffic) {
   for (size_t i = 0; i < now.sizes.size(); ++i) {
     const collector::SizeClassSnapshot& old = before.sizes[i];
     const collector::SizeClassSnapshot& counts = now.sizes[i];
     if (old == counts) continue;
-    traffic.push_back({.function = function,
+    traffic.push_back({.function = now.function,
                        .size_class = static_cast<uint8_t>(i),
                        .operations = Grown(old.operations, counts.operations),
                        .bytes = Grown(old.bytes, counts.bytes),
@@ -98,21 +116,6 @@ collector::NetworkBusBytes Difference(const collector::NetworkBusBytes& before,
     grown.timed[i] = Grown(before.timed[i], now.timed[i]);
   }
   return grown;
-}
-
-// Compared operations of the rank with the most in each communicator, summed.
-uint64_t ComparedIn(const std::map<RankKey, RankDelta>& ranks) {
-  uint64_t sum = 0, most = 0;
-  const collector::CommunicatorKey* last = nullptr;
-  for (const auto& [key, delta] : ranks) {
-    if (last == nullptr || *last != key.first) {
-      sum += most;
-      most = 0;
-    }
-    most = std::max(most, delta.arrivals.compared);
-    last = &key.first;
-  }
-  return sum + most;
 }
 
 }  // namespace
@@ -167,11 +170,12 @@ void NodeHistory::Record(const Book& book, int64_t monotonic_ns) {
   const auto now_shared = std::make_shared<std::map<SlotKey, Counts>>();
   std::map<SlotKey, Counts>& now = *now_shared;
   for (const CommunicatorOnNode& communicator : CommunicatorsOnNode(node)) {
+    const SharedKey key = Share(communicator.key);
     for (const RankOnNode& rank : communicator.ranks) {
       const collector::CommunicatorSnapshot& here = *rank.communicator;
       const SlotKey place{rank.process->file, here.slot, here.generation};
       Counts& counts = now[place];
-      counts.functions = here.functions;
+      counts.functions = CountsOf(here.functions);
       counts.arrivals = here.arrivals.value_or(collector::ArrivalCounts{});
       counts.network = here.network.value_or(collector::NetworkCounts{});
       counts.network_bus_bytes = here.network_bus_bytes.value_or(collector::NetworkBusBytes{});
@@ -182,8 +186,8 @@ void NodeHistory::Record(const Book& book, int64_t monotonic_ns) {
       if (!has_before_ || (is_first && !IsNew(here.created_realtime_ns))) continue;
       const Counts zeros;
       const Counts& old = is_first ? zeros : before->second;
-      Compare(rank, communicator.key, old, counts, *step);
-      CompareRank(rank, communicator.key, old, counts, *step);
+      Compare(rank, key, old, counts, *step);
+      CompareRank(rank, key, old, counts, *step);
     }
   }
   CompareLosses(node, *step);
@@ -196,27 +200,33 @@ void NodeHistory::Record(const Book& book, int64_t monotonic_ns) {
   has_before_ = true;
 }
 
+NodeHistory::SharedKey NodeHistory::Share(const collector::CommunicatorKey& key) const {
+  if (!steps_.empty()) {
+    const auto& ranks = steps_.back()->ranks;
+    const auto found = ranks.lower_bound(std::pair(&key, uint64_t{0}));
+    if (found != ranks.end() && *found->first.first == key) return found->first.first;
+  }
+  return std::make_shared<const collector::CommunicatorKey>(key);
+}
+
 bool NodeHistory::IsNew(int64_t realtime_ns) const {
   return has_before_ && realtime_ns >= before_realtime_ns_ - kLatestSightNs;
 }
 
-void NodeHistory::Compare(const RankOnNode& rank, const collector::CommunicatorKey& key,
-                          const Counts& before, const Counts& now, Step& step) {
-  for (size_t i = 0; i < now.functions.size(); ++i) {
-    if (!now.functions.IsInUse(i)) continue;
-    const collector::FunctionSnapshot& old = before.functions[i];
-    const collector::FunctionSnapshot& counts = now.functions[i];
-    const auto function = static_cast<Function>(i);
-    const ActivityDelta difference = Difference(old, counts, function, rank.communicator->ranks);
+void NodeHistory::Compare(const RankOnNode& rank, const SharedKey& key, const Counts& before,
+                          const Counts& now, Step& step) {
+  for (const FunctionCounts& counts : now.functions) {
+    const FunctionCounts& old = Of(counts.function, before.functions);
+    const ActivityDelta difference = Difference(old, counts, rank.communicator->ranks);
     if (difference.operations == 0 && difference.timed_operations == 0) continue;
-    ActivityDelta& sum = step.activities[{key, function}];
+    ActivityDelta& sum = step.activities[{key, counts.function}];
     sum += difference;
     AddDurations(old, counts, sum);
   }
 }
 
-void NodeHistory::CompareRank(const RankOnNode& rank, const collector::CommunicatorKey& key,
-                              const Counts& before, const Counts& now, Step& step) {
+void NodeHistory::CompareRank(const RankOnNode& rank, const SharedKey& key, const Counts& before,
+                              const Counts& now, Step& step) {
   RankDelta difference;
   difference.arrivals = {
       .compared = Grown(before.arrivals.compared, now.arrivals.compared),
@@ -225,9 +235,8 @@ void NodeHistory::CompareRank(const RankOnNode& rank, const collector::Communica
   difference.network = Difference(before.network, now.network);
   difference.network_bus_bytes = Difference(before.network_bus_bytes, now.network_bus_bytes);
   if (before.steps && now.steps) AddSteps(*before.steps, *now.steps, difference);
-  for (size_t i = 0; i < now.functions.size(); ++i) {
-    if (!now.functions.IsInUse(i)) continue;
-    AddTraffic(before.functions[i], now.functions[i], static_cast<Function>(i), difference.traffic);
+  for (const FunctionCounts& counts : now.functions) {
+    AddTraffic(Of(counts.function, before.functions), counts, difference.traffic);
   }
   if (difference.traffic.empty() && difference.arrivals == collector::ArrivalCounts{} &&
       difference.network == collector::NetworkCounts{})
@@ -237,14 +246,31 @@ void NodeHistory::CompareRank(const RankOnNode& rank, const collector::Communica
 
 void NodeHistory::Fit(Step& step) {
   const auto one = [](const auto&) { return size_t{1}; };
-  const auto user_of_key = [](const auto& entry) { return entry.first.first.uid; };
+  const auto user_of_key = [](const auto& entry) { return entry.first.first->uid; };
   const auto user_of_loss = [](const LossDelta& loss) { return loss.uid; };
   const auto traffic = [](const auto& entry) { return entry.second.traffic.size(); };
   left_out_ += KeepFairShares(step.activities, kHistorySeries, user_of_key, one);
   left_out_ += KeepFairShares(step.ranks, kHistoryRanks, user_of_key, one);
   left_out_ += KeepFairShares(step.ranks, kHistoryTraffic, user_of_key, traffic);
   left_out_ += KeepFairShares(step.losses, kHistoryLosses, user_of_loss, one);
-  step.compared = ComparedIn(step.ranks);
+  step.compared = ComparedIn(step);
+  for (auto& [key, activity] : step.activities) activity.durations.shrink_to_fit();
+  for (auto& [key, rank] : step.ranks) rank.traffic.shrink_to_fit();
+}
+
+// Of the rank with the most in each communicator, summed.
+uint64_t NodeHistory::ComparedIn(const Step& step) {
+  uint64_t sum = 0, most = 0;
+  const collector::CommunicatorKey* last = nullptr;
+  for (const auto& [key, delta] : step.ranks) {
+    if (last != key.first.get()) {
+      sum += most;
+      most = 0;
+    }
+    most = std::max(most, delta.arrivals.compared);
+    last = key.first.get();
+  }
+  return sum + most;
 }
 
 void NodeHistory::CompareLosses(const collector::NodeSnapshot& node, Step& step) {
@@ -266,7 +292,7 @@ void NodeHistory::CompareLosses(const collector::NodeSnapshot& node, Step& step)
 const ActivityDelta* NodeHistory::At(size_t step, const collector::CommunicatorKey& communicator,
                                      Function function) const {
   const auto& activities = steps_[step]->activities;
-  const auto found = activities.find({communicator, function});
+  const auto found = activities.find(std::pair(&communicator, function));
   return found == activities.end() ? nullptr : &found->second;
 }
 
@@ -287,7 +313,7 @@ double NodeHistory::ForRecent(const collector::CommunicatorKey& communicator, ui
   double passed = 0;
   for (auto step = steps_.rbegin(); step != steps_.rend() && passed < seconds; ++step) {
     passed += (*step)->seconds;
-    const auto found = (*step)->ranks.find({communicator, rank});
+    const auto found = (*step)->ranks.find(std::pair(&communicator, rank));
     if (found != (*step)->ranks.end()) add(found->second);
   }
   return passed;
@@ -324,7 +350,8 @@ RanksWindow NodeHistory::RecentRanks(double seconds, double until) const {
   for (auto step = steps_.rbegin(); step != steps_.rend() && ago < seconds; ++step) {
     if (ago >= until) {
       window.seconds += (*step)->seconds;
-      for (const auto& [key, delta] : (*step)->ranks) window.ranks[key] += delta;
+      for (const auto& [key, delta] : (*step)->ranks)
+        window.ranks[{*key.first, key.second}] += delta;
     }
     ago += (*step)->seconds;
   }
@@ -340,8 +367,8 @@ std::map<JobKey, uint64_t> NodeHistory::RecentOperations(double seconds) const {
     const collector::CommunicatorKey* last = nullptr;
     uint64_t* of_job = nullptr;
     for (const auto& [key, delta] : (*step)->ranks) {
-      if (last == nullptr || *last != key.first) of_job = &operations[JobKeyOf(key.first)];
-      last = &key.first;
+      if (last != key.first.get()) of_job = &operations[JobKeyOf(*key.first)];
+      last = key.first.get();
       for (const TrafficDelta& traffic : delta.traffic) *of_job += traffic.operations;
     }
   }
@@ -359,8 +386,8 @@ std::vector<RankWaiting> NodeHistory::Waiting(
   std::vector<RankWaiting> ranks;
   double least = std::numeric_limits<double>::infinity();
   const auto& all = steps_[step]->ranks;
-  for (auto rank = all.lower_bound({communicator, 0});
-       rank != all.end() && rank->first.first == communicator; ++rank) {
+  for (auto rank = all.lower_bound(std::pair(&communicator, uint64_t{0}));
+       rank != all.end() && *rank->first.first == communicator; ++rank) {
     double seconds = 0;
     bool is_known = false;
     for (const TrafficDelta& delta : rank->second.traffic) {

@@ -50,14 +50,23 @@ inline constexpr size_t kHistoryLosses = 1024;
 inline constexpr size_t kBucketsPerBin = 2;
 inline constexpr size_t kDurationBins = (DurationBuckets::kCount - 2) / kBucketsPerBin + 2;
 
+// Operations whose duration is in one bin, in a step: at most kMostOfBin, which is more than a GPU
+// completes in one. History has many of them.
+struct BinCount {
+  uint32_t bin : 7;
+  uint32_t operations : 25;
+};
+inline constexpr uint32_t kMostOfBin = (1 << 25) - 1;
+static_assert(kDurationBins <= 1 << 7);
+
 // Operations of one function on one communicator, all local ranks together, in a step or several.
 struct ActivityDelta {
   uint64_t operations = 0;
   uint64_t bytes = 0;
   uint64_t timed_operations = 0;
-  uint64_t busy_ns = 0;  // of the timed ones
-  double bus_bytes = 0;  // of the timed ones; 0 where the bus factor is not known
-  std::vector<std::pair<uint8_t, uint32_t>> durations;  // bin, operations; not in sums
+  uint64_t busy_ns = 0;             // of the timed ones
+  double bus_bytes = 0;             // of the timed ones; 0 where the bus factor is not known
+  std::vector<BinCount> durations;  // by bin; not in sums
 
   // NaN where nothing was timed.
   double MeanDurationSeconds() const;
@@ -135,6 +144,13 @@ struct RanksWindow {
   std::map<RankKey, RankDelta> ranks;
 };
 
+// What a step compares of a FunctionSnapshot, which takes five times the memory.
+struct FunctionCounts {
+  Function function = Function::kOther;
+  std::array<collector::SizeClassSnapshot, kSizeClassCount> sizes{};
+  std::array<uint32_t, kDurationBins> bins{};  // modulo 2^32
+};
+
 // Not thread-safe: its owner locks. A copy may be read on another thread while the original
 // records.
 class NodeHistory {
@@ -179,17 +195,28 @@ class NodeHistory {
   uint64_t left_out() const { return left_out_; }
 
  private:
+  // Steps share the key of a communicator, whose names may be long.
+  using SharedKey = std::shared_ptr<const collector::CommunicatorKey>;
+  // Orders pairs by what their first part points at, then by the second.
+  struct ByKey {
+    using is_transparent = void;
+    template <typename Pair, typename Other>
+    bool operator()(const Pair& pair, const Other& other) const {
+      const auto order = *pair.first <=> *other.first;
+      return order != 0 ? order < 0 : pair.second < other.second;
+    }
+  };
   struct Step {
     int64_t end_realtime_ns = 0;
     double seconds = 0;
-    std::map<std::pair<collector::CommunicatorKey, Function>, ActivityDelta> activities;
-    std::map<RankKey, RankDelta> ranks;
-    uint64_t compared = 0;  // see ComparedOperations()
+    std::map<std::pair<SharedKey, Function>, ActivityDelta, ByKey> activities;
+    std::map<std::pair<SharedKey, uint64_t>, RankDelta, ByKey> ranks;  // by rank in it
+    uint64_t compared = 0;                                             // see ComparedOperations()
     std::vector<LossDelta> losses;
   };
   using SlotKey = std::tuple<collector::FileKey, uint32_t, uint64_t>;  // segment, slot, generation
   struct Counts {
-    collector::FunctionSnapshots functions;
+    std::vector<FunctionCounts> functions;  // those in use, by Function
     collector::ArrivalCounts arrivals;
     collector::NetworkCounts network;
     collector::NetworkBusBytes network_bus_bytes;
@@ -201,10 +228,13 @@ class NodeHistory {
   template <typename Add>
   double ForRecent(const collector::CommunicatorKey& communicator, uint64_t rank, double seconds,
                    Add add) const;
-  static void Compare(const RankOnNode& rank, const collector::CommunicatorKey& key,
-                      const Counts& before, const Counts& now, Step& step);
-  static void CompareRank(const RankOnNode& rank, const collector::CommunicatorKey& key,
-                          const Counts& before, const Counts& now, Step& step);
+  // The key that the newest step has, if it has one.
+  SharedKey Share(const collector::CommunicatorKey& key) const;
+  static void Compare(const RankOnNode& rank, const SharedKey& key, const Counts& before,
+                      const Counts& now, Step& step);
+  static void CompareRank(const RankOnNode& rank, const SharedKey& key, const Counts& before,
+                          const Counts& now, Step& step);
+  static uint64_t ComparedIn(const Step& step);
   void CompareLosses(const collector::NodeSnapshot& node, Step& step);
   void Fit(Step& step);
   // Whether an object that is met for the first time, and began at `realtime_ns`, began since the

@@ -77,8 +77,8 @@ TEST_F(NodeHistoryTest, PutsDurationsIntoBinsThatHoldThem) {
     EXPECT_TRUE(bin + 1u == kDurationBins || seconds <= std::exp2(bin / 4.0 - 20)) << seconds;
     EXPECT_TRUE(bin == 0 || seconds > std::exp2((bin - 1) / 4.0 - 20)) << seconds;
   }
-  EXPECT_EQ(activity->durations.front().first, 0);
-  EXPECT_EQ(activity->durations.back().first, kDurationBins - 1);
+  EXPECT_EQ(activity->durations.front().bin, 0u);
+  EXPECT_EQ(activity->durations.back().bin, kDurationBins - 1);
 }
 
 TEST_F(NodeHistoryTest, CountsACommunicatorMadeSinceTheLastStepFromItsBeginning) {
