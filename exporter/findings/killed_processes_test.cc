@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "exporter/findings/hangs/hand_made_node.h"
+#include "exporter/findings/testing/hand_made_node.h"
 #include "exporter/findings/node_judge.h"
 #include "exporter/findings/node_troubles.h"
 

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "exporter/findings/findings_json.h"
-#include "exporter/findings/hangs/hand_made_node.h"
+#include "exporter/findings/testing/hand_made_node.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "exporter/findings/findings_json.h"
 #include "exporter/findings/findings_text.h"
-#include "exporter/findings/hangs/hand_made_node.h"
+#include "exporter/findings/testing/hand_made_node.h"
 #include "exporter/findings/node_judge.h"
 
 namespace nccl_exporter::exporter {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "exporter/findings/hangs/hand_made_node.h"
+#include "exporter/findings/testing/hand_made_node.h"
 #include "exporter/findings/node_judge.h"
 
 namespace nccl_exporter::exporter {

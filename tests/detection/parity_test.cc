@@ -15,7 +15,7 @@
 #include <string>
 
 #include "collector/testing/scratch_directory.h"
-#include "exporter/findings/late/late_job.h"
+#include "exporter/findings/testing/late_job.h"
 
 namespace nccl_exporter::detection {
 namespace {

@@ -19,6 +19,7 @@ ROOMS = [
     "exporter/cli/job",
     "exporter/exposition",
     "exporter/findings",
+    "exporter/findings/testing",
     "exporter/http",
     "exporter/ledger",
     "exporter/series",

@@ -6,8 +6,8 @@
 
 #include "exporter/findings/findings_text.h"
 #include "exporter/findings/hangs.h"
-#include "exporter/findings/hangs/hand_made_node.h"
-#include "exporter/findings/hangs/hang_expectations.h"
+#include "exporter/findings/testing/hand_made_node.h"
+#include "exporter/findings/testing/hang_expectations.h"
 #include "exporter/findings/node_judge.h"
 
 namespace nccl_exporter::exporter {

@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "exporter/findings/hangs/hand_made_node.h"
-#include "exporter/findings/hangs/hang_expectations.h"
+#include "exporter/findings/testing/hand_made_node.h"
+#include "exporter/findings/testing/hang_expectations.h"
 
 namespace nccl_exporter::exporter {
 namespace {

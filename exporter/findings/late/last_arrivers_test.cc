@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "exporter/findings/late/late_job.h"
+#include "exporter/findings/testing/late_job.h"
 
 namespace nccl_exporter::exporter {
 namespace {

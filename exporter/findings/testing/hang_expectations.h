@@ -9,7 +9,7 @@
 
 #include "exporter/findings/finding.h"
 #include "exporter/findings/hangs.h"
-#include "exporter/findings/hangs/hand_made_node.h"
+#include "exporter/findings/testing/hand_made_node.h"
 
 namespace nccl_exporter::exporter {
 
