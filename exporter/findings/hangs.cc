@@ -3,13 +3,13 @@
 #include "exporter/findings/hangs.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
-#include "exporter/findings/hangs/abandoned.h"
 #include "exporter/findings/hangs/hang_sentences.h"
 
 namespace nccl_exporter::exporter {
@@ -57,7 +57,7 @@ auto Has(bool GraphRank::*flag) {
 std::vector<Finding> HaltsOf(const GraphJob& job, int64_t taken_ns) {
   const GraphCommunicator* const found = MostWaiting(job, Has(&GraphRank::is_culprit));
   if (found == nullptr) return {};
-  return {HangSentences(job, *found, taken_ns, true, Severity::kCritical).Culprits()};
+  return {HangFinding(FindingKind::kHangCulprit, job, *found, taken_ns, true, Severity::kCritical)};
 }
 
 // Whether a culprit is dead, stopped or missing: it does not go on by itself.
@@ -72,58 +72,60 @@ bool HasGoneCulprit(const GraphJob& job) {
 std::vector<Finding> FindingsOf(const GraphJob& job, int64_t taken_ns, bool is_hang,
                                 Severity lasting) {
   const Severity sure = is_hang ? Severity::kCritical : Severity::kWarning;
-  const auto words = [&](const GraphCommunicator& communicator, Severity severity) {
-    return HangSentences(job, communicator, taken_ns, is_hang, severity);
-  };
   std::vector<Finding> findings;
-  if (const auto* found = MostWaiting(job, Has(&GraphRank::is_culprit)))
-    findings.push_back(words(*found, HasGoneCulprit(job) ? sure : lasting).Culprits());
-  if (const auto* found = MostWaiting(job, Has(&GraphRank::is_different)))
-    findings.push_back(words(*found, sure).OtherCall());
+  const auto add = [&](FindingKind kind, const GraphCommunicator* found, Severity severity) {
+    if (found != nullptr)
+      findings.push_back(HangFinding(kind, job, *found, taken_ns, is_hang, severity));
+  };
+  add(FindingKind::kHangCulprit, MostWaiting(job, Has(&GraphRank::is_culprit)),
+      HasGoneCulprit(job) ? sure : lasting);
+  add(FindingKind::kHangOtherCall, MostWaiting(job, Has(&GraphRank::is_different)), sure);
   if (!findings.empty()) return findings;
-  if (const auto* found = MostWaiting(job, [](const auto& c) { return c.nobody_behind; })) {
-    return {HasDifferentCalls(*found) ? words(*found, sure).OtherCall()
-                                      : words(*found, sure).NobodyBehind()};
+  const GraphCommunicator* found = MostWaiting(job, std::mem_fn(&GraphCommunicator::nobody_behind));
+  if (found != nullptr) {
+    add(HasDifferentCalls(*found) ? FindingKind::kHangOtherCall : FindingKind::kHangNobodyBehind,
+        found, sure);
+    return findings;
   }
   const auto is_incomplete = [](const GraphCommunicator& c) { return !c.is_complete; };
-  const GraphCommunicator* found = MostWaiting(
-      job, [&](const GraphCommunicator& c) { return is_incomplete(c) && !c.is_queued; });
+  found = MostWaiting(job,
+                      [&](const GraphCommunicator& c) { return is_incomplete(c) && !c.is_queued; });
   if (found == nullptr) found = MostWaiting(job, is_incomplete);
   if (found == nullptr) found = MostWaiting(job, [](const GraphCommunicator&) { return true; });
-  if (found != nullptr) findings.push_back(words(*found, lasting).Elsewhere());
+  add(FindingKind::kHangElsewhere, found, lasting);
   return findings;
+}
+
+// Severity of a hang whose cause may go on by itself, or is not known here.
+Severity SeverityOfLasting(const GraphJob& job, const HangMemory& memory, const Thresholds& times) {
+  const bool is_critical =
+      std::ranges::any_of(job.communicators, [&](const GraphCommunicator& communicator) {
+        return communicator.waited_ns >= times.critical_threshold.count() &&
+               communicator.waited_ns >= memory.Of(communicator.key).longest_wait_ns;
+      });
+  return is_critical ? Severity::kCritical : Severity::kWarning;
 }
 
 }  // namespace
 
 void Hangs::Record(const collector::NodeSnapshot& node) {
-  memory_.Record(WaitGraph(node, memory_, times_, times_.halted()));
-}
-
-Severity Hangs::SeverityOfLasting(const GraphJob& job) const {
-  const bool is_critical =
-      std::ranges::any_of(job.communicators, [&](const GraphCommunicator& communicator) {
-        return communicator.waited_ns >= times_.critical_threshold.count() &&
-               communicator.waited_ns >= memory_.LongestWaitNs(communicator.key);
-      });
-  return is_critical ? Severity::kCritical : Severity::kWarning;
+  memory_.Record(WaitGraphs(node, memory_, times_, times_.halted()), node.taken_realtime_ns);
 }
 
 std::vector<Finding> Hangs::Findings(const collector::NodeSnapshot& node) const {
+  const int64_t taken_ns = node.taken_realtime_ns;
   std::vector<Finding> findings;
-  const WaitGraph hangs(node, memory_, times_, times_.hang_threshold);
-  const WaitGraph halts(node, memory_, times_, times_.halted(), Suspects::kHalted);
-  const WaitGraph waits(node, memory_, times_, times_.wait());
+  const auto hangs = WaitGraphs(node, memory_, times_, times_.hang_threshold);
+  const auto halts = WaitGraphs(node, memory_, times_, times_.halted(), Suspects::kHalted);
+  const auto waits = WaitGraphs(node, memory_, times_, times_.wait());
   // All graphs have the same jobs.
-  for (size_t job = 0; job < hangs.jobs().size(); ++job) {
-    std::vector<Finding> of_job = FindingsOf(hangs.jobs()[job], node.taken_realtime_ns, true,
-                                             SeverityOfLasting(hangs.jobs()[job]));
-    if (of_job.empty()) of_job = HaltsOf(halts.jobs()[job], node.taken_realtime_ns);
-    if (of_job.empty())
-      of_job = FindingsOf(waits.jobs()[job], node.taken_realtime_ns, false, Severity::kWarning);
+  for (size_t job = 0; job < hangs.size(); ++job) {
+    std::vector<Finding> of_job =
+        FindingsOf(hangs[job], taken_ns, true, SeverityOfLasting(hangs[job], memory_, times_));
+    if (of_job.empty()) of_job = HaltsOf(halts[job], taken_ns);
+    if (of_job.empty()) of_job = FindingsOf(waits[job], taken_ns, false, Severity::kWarning);
     std::ranges::move(of_job, std::back_inserter(findings));
-    if (std::optional<Finding> abandoned =
-            AbandonedOf(hangs.jobs()[job], memory_, node.taken_realtime_ns, times_))
+    if (std::optional<Finding> abandoned = AbandonedFinding(hangs[job], memory_, taken_ns, times_))
       findings.push_back(*std::move(abandoned));
   }
   return findings;

@@ -3,12 +3,12 @@
 // group nccl_hangs (docs/alerts.md) for the ranks of this node.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
 #include "exporter/findings/hangs/hang_memory.h"
-#include "exporter/findings/hangs/wait_graph.h"
 #include "exporter/findings/thresholds.h"
 
 namespace nccl_exporter::exporter {
@@ -29,12 +29,10 @@ class Hangs {
   // Record(), ranks that are gone cannot be named.
   std::vector<Finding> Findings(const collector::NodeSnapshot& node) const;
 
-  const HangMemory& memory() const { return memory_; }
+  // Ranks that are gone and found no place in the memory, summed since the start.
+  uint64_t not_remembered() const { return memory_.forgotten(); }
 
  private:
-  // Severity of a hang whose cause may go on by itself, or is not known here.
-  Severity SeverityOfLasting(const GraphJob& job) const;
-
   Thresholds times_;
   HangMemory memory_;
 };

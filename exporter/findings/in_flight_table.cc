@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <set>
 #include <string_view>
 #include <vector>
 
@@ -23,26 +22,11 @@ namespace {
 constexpr size_t kNameLimitBytes = 36;
 constexpr size_t kJobLimitBytes = 16;
 constexpr size_t kTableColumns = 118;
-constexpr size_t kMostRanksNamed = 8;  // in a list
 
 template <typename... Arguments>
 void Line(std::string& out, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   fmt::format_to(std::back_inserter(out), format, std::forward<Arguments>(arguments)...);
   out += '\n';
-}
-
-std::string RanksText(const std::vector<uint64_t>& ranks) {
-  std::string text;
-  for (size_t i = 0; i < std::min(ranks.size(), kMostRanksNamed); ++i) {
-    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  }
-  if (ranks.size() > kMostRanksNamed)
-    text += fmt::format(" and {} more", ranks.size() - kMostRanksNamed);
-  return text;
-}
-
-bool IsStopped(const collector::ProcessSnapshot& process) {
-  return process.is_alive && process.is_stopped.value_or(false);
 }
 
 void AddBehind(const CommunicatorOnNode& communicator, std::string& out) {
@@ -55,37 +39,27 @@ void AddBehind(const CommunicatorOnNode& communicator, std::string& out) {
     if (rank.communicator->started_sequence == least) behind.push_back(rank);
   }
   Line(out, "  furthest behind here, by {}: {}", communicator.max_started - least,
-       RanksText(behind, HaveOtherNumbers(communicator.ranks), kMostRanksNamed));
+       RanksText(behind, HaveOtherNumbers(communicator.ranks)));
 }
 
 // Names the missing ranks on a node that has all ranks of the communicator, else counts them.
 void AddMissing(const CommunicatorOnNode& communicator, std::string& out) {
   const collector::CommunicatorSnapshot& any = *communicator.ranks.front().communicator;
-  std::set<uint64_t> here;
   std::vector<RankOnNode> killed, stopped;
   for (const RankOnNode& rank : communicator.ranks) {
-    here.insert(rank.communicator->rank);
-    if (!rank.process->is_alive) killed.push_back(rank);
-    if (IsStopped(*rank.process)) stopped.push_back(rank);
+    if (rank.process->IsHalted()) (rank.process->is_alive ? stopped : killed).push_back(rank);
   }
   const bool are_global = HaveOtherNumbers(communicator.ranks);
   if (!killed.empty())
-    Line(out, "  process has ended without finalizing: {}",
-         RanksText(killed, are_global, kMostRanksNamed));
-  if (!stopped.empty())
-    Line(out, "  process is stopped: {}", RanksText(stopped, are_global, kMostRanksNamed));
+    Line(out, "  process has ended without finalizing: {}", RanksText(killed, are_global));
+  if (!stopped.empty()) Line(out, "  process is stopped: {}", RanksText(stopped, are_global));
   if (any.ranks == 0) return Line(out, "  this NCCL does not report the number of ranks");
-  if (here.size() >= any.ranks) return;
-  const uint64_t missing = any.ranks - here.size();
+  const MissingRanks missing = MissingOf(communicator.ranks);
+  if (missing.count == 0) return;
   if (any.nodes != 1)
     return Line(out, "  not seen here: {} of {} ranks, on other nodes or without the plugin",
-                missing, any.ranks);
-  std::vector<uint64_t> ranks;
-  for (uint64_t rank = 0; rank < any.ranks && ranks.size() <= kMostRanksNamed; ++rank) {
-    if (!here.contains(rank)) ranks.push_back(rank);
-  }
-  const std::string more = missing > ranks.size() ? fmt::format(" ({} in all)", missing) : "";
-  Line(out, "  missing on this node, which has all ranks: rank {}{}", RanksText(ranks), more);
+                missing.count, any.ranks);
+  Line(out, "  missing on this node, which has all ranks: {}", MissingText(missing));
 }
 
 void AddCommunicator(const CommunicatorOnNode& communicator, int64_t now_ns,

@@ -16,8 +16,6 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-constexpr size_t kMostNamed = 4;  // in the headline
-
 // A living process. Times are of CLOCK_MONOTONIC: the times of day of an ended process are those of
 // its last reading, and the clock may have been set since.
 struct Living {
@@ -29,7 +27,7 @@ struct Living {
 // One job of this node. It points into the snapshot.
 struct Job {
   std::map<collector::FileKey, RankOnNode> killed;  // each with one of its communicators
-  std::vector<Living> alive;
+  std::map<collector::FileKey, Living> alive;
 };
 
 bool IsOpen(const collector::CommunicatorSnapshot& communicator) {
@@ -37,42 +35,31 @@ bool IsOpen(const collector::CommunicatorSnapshot& communicator) {
 }
 
 // The latest of the times `member` of its communicators; 0: never.
-int64_t LastActivity(const collector::ProcessSnapshot& process,
-                     int64_t collector::CommunicatorSnapshot::*member) {
+int64_t LastActivity(const RankOnNode& rank, int64_t collector::CommunicatorSnapshot::*member) {
   int64_t last_ns = 0;
-  for (const collector::CommunicatorSnapshot& communicator : process.communicators)
+  for (const collector::CommunicatorSnapshot& communicator : rank.process->communicators)
     last_ns = std::max(last_ns, communicator.*member);
   return last_ns;
 }
-int64_t LastRealtimeNs(const collector::ProcessSnapshot& process) {
-  return LastActivity(process, &collector::CommunicatorSnapshot::last_progress_realtime_ns);
-}
-int64_t LastMonotonicNs(const collector::ProcessSnapshot& process) {
-  return LastActivity(process, &collector::CommunicatorSnapshot::last_progress_monotonic_ns);
-}
-
-void Add(const collector::CommunicatorSnapshot& communicator, Living& living) {
-  living.waits =
-      living.waits || !communicator.in_flight.empty() || !communicator.completion_is_known;
-  living.last_progress_monotonic_ns =
-      std::max(living.last_progress_monotonic_ns, communicator.last_progress_monotonic_ns);
+int64_t LastMonotonicNs(const RankOnNode& rank) {
+  return LastActivity(rank, &collector::CommunicatorSnapshot::last_progress_monotonic_ns);
 }
 
 void Add(const collector::ProcessSnapshot& process, Job& job) {
-  bool is_first = true;
   for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
     if (!IsOpen(communicator)) continue;
     if (process.is_alive) {
-      if (std::exchange(is_first, false))
-        job.alive.push_back({.start_monotonic_ns = process.start_monotonic_ns});
-      Add(communicator, job.alive.back());
+      Living& living = job.alive[process.file];
+      living.start_monotonic_ns = process.start_monotonic_ns;
+      living.waits |= !communicator.in_flight.empty() || !communicator.completion_is_known;
+      living.last_progress_monotonic_ns =
+          std::max(living.last_progress_monotonic_ns, communicator.last_progress_monotonic_ns);
       continue;
     }
     // The largest communicator is the world, or the nearest to it.
-    const auto [found, is_new] =
-        job.killed.try_emplace(process.file, RankOnNode{&process, &communicator});
-    if (!is_new && communicator.ranks > found->second.communicator->ranks)
-      found->second.communicator = &communicator;
+    RankOnNode& rank =
+        job.killed.try_emplace(process.file, RankOnNode{&process, &communicator}).first->second;
+    if (communicator.ranks > rank.communicator->ranks) rank.communicator = &communicator;
   }
 }
 
@@ -84,9 +71,10 @@ constexpr int64_t kGoneOnNs = 10'000'000'000;
 // gone on since. The processes of a restart are younger.
 bool IsMissed(const RankOnNode& rank, const Job& job,
               const std::set<collector::FileKey>& just_ended) {
-  const int64_t last_ns = LastMonotonicNs(*rank.process);
+  const int64_t last_ns = LastMonotonicNs(rank);
   const bool has_just_ended = just_ended.contains(rank.process->file);
-  return std::ranges::any_of(job.alive, [&](const Living& living) {
+  return std::ranges::any_of(job.alive, [&](const auto& alive) {
+    const Living& living = alive.second;
     return living.start_monotonic_ns < last_ns &&
            ((living.waits && !has_just_ended) ||
             living.last_progress_monotonic_ns > last_ns + kGoneOnNs);
@@ -97,16 +85,16 @@ std::string ProcessesText(size_t count) {
   return fmt::format("{} {}", count, count == 1 ? "process" : "processes");
 }
 
+constexpr size_t kNamedInHeadline = 4;
+
 std::string Headline(const Finding& finding, const std::vector<const RankOnNode*>& ranks) {
-  std::string names;
-  for (size_t i = 0; i < std::min(kMostNamed, ranks.size()); ++i) {
+  const auto name_of = [&](size_t i) {
     const collector::CommunicatorSnapshot& communicator = *ranks[i]->communicator;
-    names += (i == 0 ? "" : ", ") +
-             RankText(finding.culprits[i], CommunicatorText(communicator.id, communicator.name));
-  }
-  if (ranks.size() > kMostNamed) names += fmt::format(" and {} more", ranks.size() - kMostNamed);
+    return RankText(finding.culprits[i], CommunicatorText(communicator.id, communicator.name));
+  };
   return fmt::format("{} of {} {} ended without finalizing NCCL: {}.", ProcessesText(ranks.size()),
-                     finding.job, ranks.size() == 1 ? "has" : "have", names);
+                     finding.job, ranks.size() == 1 ? "has" : "have",
+                     ListText(ranks.size(), name_of, kNamedInHeadline));
 }
 
 Finding FindingOf(const Job& job, const std::set<collector::FileKey>& just_ended) {
@@ -120,7 +108,7 @@ Finding FindingOf(const Job& job, const std::set<collector::FileKey>& just_ended
   // Processes of an earlier attempt are left out of a job that goes on.
   if (any_missed) ranks = std::move(missed);
   std::ranges::stable_sort(ranks, {},
-                           [](const RankOnNode* rank) { return LastMonotonicNs(*rank->process); });
+                           [](const RankOnNode* rank) { return LastMonotonicNs(*rank); });
   const collector::ProcessSnapshot& first = *ranks.front()->process;
   Finding finding;
   finding.kind = FindingKind::kProcessKilled;
@@ -132,7 +120,8 @@ Finding FindingOf(const Job& job, const std::set<collector::FileKey>& just_ended
   for (size_t i = 0; i < std::min(kMostFoundRanks, ranks.size()); ++i)
     finding.culprits.push_back(FoundRankOf(*ranks[i], Standing::kKilled));
   finding.more_culprits = ranks.size() - finding.culprits.size();
-  finding.since_realtime_ns = LastRealtimeNs(first);
+  finding.since_realtime_ns =
+      LastActivity(*ranks.front(), &collector::CommunicatorSnapshot::last_progress_realtime_ns);
   finding.headline = Headline(finding, ranks);
   finding.cost = fmt::format(
       "{} of {} on this node", ranks.size(),

@@ -252,8 +252,6 @@ void LateRanks::Confirm() {
                     .measures = rank.measures,
                     .since_realtime_ns = rank.since_realtime_ns,
                     .late_judgements = std::popcount((rank.straggler | rank.last_arriver) & latest),
-                    .judgements = std::popcount(latest),
-                    .window = times_.window,
                     .lost = lost};
       rank.shown.measures.is_straggler = is_straggler;
       rank.shown.measures.is_last_arriver = is_last_arriver;
@@ -268,7 +266,7 @@ std::vector<Finding> LateRanks::Findings(const collector::NodeSnapshot& node) co
       if (rank.shown_until_ns != 0 && now_ns_ <= rank.shown_until_ns) late.push_back(rank.shown);
     }
   }
-  return LateFindings(node, late);
+  return LateFindings(node, late, times_);
 }
 
 double LateRanks::LearningSeconds() const {

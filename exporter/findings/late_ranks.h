@@ -18,13 +18,26 @@
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
 #include "exporter/findings/late/late_candidates.h"
-#include "exporter/findings/late/late_findings.h"
-#include "exporter/findings/late/lost_gpus.h"
 #include "exporter/findings/late/usual_times.h"
 #include "exporter/findings/thresholds.h"
 #include "exporter/ledger/node_history.h"
 
 namespace nccl_exporter::exporter {
+
+// A rank that was found late, with the measures of the latest judgement that found it late.
+struct LateRank {
+  collector::CommunicatorKey communicator;
+  uint64_t rank = 0;
+  LateMeasures measures;
+  int64_t since_realtime_ns = 0;  // its first judgement of the run
+  int late_judgements = 0;        // of those of Thresholds::late_for()
+  LostGpus lost = {};             // of the whole job on this node, by all waits
+};
+
+// One finding per GPU of a process: of the communicator in which it costs most. Ranks that are not
+// on `node` any more, or whose process has ended, are left out. A pure function, for any thread.
+std::vector<Finding> LateFindings(const collector::NodeSnapshot& node,
+                                  const std::vector<LateRank>& late, const Thresholds& times);
 
 // Not thread-safe: its owner locks.
 class LateRanks {

@@ -2,6 +2,7 @@
 #include "exporter/findings/node_judge.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
 #include <set>
@@ -9,8 +10,6 @@
 #include <utility>
 
 #include "exporter/findings/node_troubles.h"
-#include "exporter/findings/not_judged.h"
-#include "exporter/findings/unmeasured_ranks.h"
 #include "exporter/ledger/local_communicators.h"
 
 namespace nccl_exporter::exporter {
@@ -25,22 +24,26 @@ bool IsHang(const Finding& finding) {
          finding.kind == FindingKind::kHangElsewhere;
 }
 
-// Communicators and culprits of hangs: other findings about them are left out.
-struct Explained {
+// Removes what `hangs` explain: late ranks of a communicator that hangs, whose window is a part of
+// the hang; killed processes that a job waits for, which the hang names; and unmeasured ranks.
+void RemoveExplained(const std::vector<Finding>& hangs, std::vector<Finding>& findings) {
   std::set<collector::CommunicatorKey> communicators;
   std::set<std::pair<uint64_t, uint64_t>> culprits;  // user and pid
-};
-
-Explained ExplainedBy(const std::vector<Finding>& findings) {
-  Explained explained;
-  for (const Finding& finding : findings) {
-    if (!IsHang(finding)) continue;
-    if (finding.communicator) explained.communicators.insert(*finding.communicator);
-    for (const FoundRank& culprit : finding.culprits) {
-      if (culprit.pid != 0) explained.culprits.insert({finding.uid, culprit.pid});
+  for (const Finding& hang : hangs) {
+    if (!IsHang(hang)) continue;
+    if (hang.communicator) communicators.insert(*hang.communicator);
+    for (const FoundRank& culprit : hang.culprits) {
+      if (culprit.pid != 0) culprits.insert({hang.uid, culprit.pid});
     }
   }
-  return explained;
+  std::erase_if(findings, [&](const Finding& finding) {
+    if (finding.kind == FindingKind::kLateRank || finding.kind == FindingKind::kRanksUnmeasured)
+      return communicators.contains(*finding.communicator);
+    return finding.kind == FindingKind::kProcessKilled &&
+           std::ranges::any_of(finding.culprits, [&](const FoundRank& culprit) {
+             return culprits.contains({finding.uid, culprit.pid});
+           });
+  });
 }
 
 // Orders findings as Judgement has them: of equal severity, those that name a culprit before those
@@ -109,38 +112,18 @@ Judgement NodeJudge::Judge(const collector::NodeSnapshot& node) const {
       .across_nodes = static_cast<uint64_t>(std::ranges::count_if(communicators, SpansNodes)),
       .compared_operations = history_.ComparedOperations(),
       .learning_seconds = late_ranks_.LearningSeconds(),
-      .not_remembered =
-          history_.left_out() + hangs_.memory().forgotten() + bandwidth_past_.left_out()};
+      .not_remembered = history_.left_out() + hangs_.not_remembered() + bandwidth_past_.left_out()};
   for (size_t step = 0; step < history_.steps(); ++step)
     judgement.seconds += history_.Seconds(step);
 
-  const auto add = [&](std::vector<Finding> more) {
-    std::ranges::move(more, std::back_inserter(judgement.findings));
-  };
-  const Explained explained = ExplainedBy(judgement.findings);
-  // Late ranks of a communicator that hangs are left out: their window is a part of the hang.
-  std::vector<Finding> late = late_ranks_.Findings(node);
-  std::erase_if(late, [&](const Finding& finding) {
-    return explained.communicators.contains(*finding.communicator);
-  });
-  // The hang names the killed process that a job waits for.
-  std::vector<Finding> killed = KilledProcesses(node, JustEnded(node));
-  std::erase_if(killed, [&](const Finding& finding) {
-    return std::ranges::any_of(finding.culprits, [&](const FoundRank& culprit) {
-      return explained.culprits.contains({finding.uid, culprit.pid});
-    });
-  });
-  add(std::move(late));
-  add(std::move(killed));
-  add(bandwidth_past_.Findings(node));
-  add(UnusableSegments(node));
-  add(lost_operations_.Findings());
-  add(NotJudged(communicators));
-  std::vector<Finding> unmeasured = UnmeasuredRanks(node, communicators, times_.wait());
-  std::erase_if(unmeasured, [&](const Finding& finding) {
-    return explained.communicators.contains(*finding.communicator);
-  });
-  add(std::move(unmeasured));
+  std::vector<Finding> others = late_ranks_.Findings(node);
+  for (std::vector<Finding>& more :
+       std::array{KilledProcesses(node, JustEnded(node)), bandwidth_past_.Findings(node),
+                  UnusableSegments(node), lost_operations_.Findings(), NotJudged(communicators),
+                  UnmeasuredRanks(node, communicators, times_.wait())})
+    std::ranges::move(more, std::back_inserter(others));
+  RemoveExplained(judgement.findings, others);
+  std::ranges::move(others, std::back_inserter(judgement.findings));
   judgement.left_out = TakeTurns(judgement.findings);
   return judgement;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/findings/not_judged.h"
-
+// Finds jobs whose operations have no GPU times.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,13 +9,12 @@
 #include <set>
 #include <utility>
 
+#include "exporter/findings/node_troubles.h"
 #include "exporter/findings/words.h"
 #include "proto/timing_source.h"
 
 namespace nccl_exporter::exporter {
 namespace {
-
-constexpr size_t kMostNamed = 8;  // communicators in a list
 
 struct UntimedJob {
   std::vector<const CommunicatorOnNode*> untimed;
@@ -46,11 +44,8 @@ std::string NamesOf(const std::vector<const CommunicatorOnNode*>& communicators)
   std::set<std::string> names;
   for (const CommunicatorOnNode* one : communicators)
     names.insert(CommunicatorText(one->key.id, one->ranks.front().communicator->name));
-  std::vector<std::string> listed(names.begin(), names.end());
-  const size_t more = listed.size() - std::min(listed.size(), kMostNamed);
-  listed.resize(listed.size() - more);
-  return fmt::format("{}{}", fmt::join(listed, ", "),
-                     more == 0 ? "" : fmt::format(" and {} more", more));
+  const std::vector<std::string> listed(names.begin(), names.end());
+  return ListText(listed.size(), [&](size_t i) { return listed[i]; });
 }
 
 Finding FindingOf(const UntimedJob& job) {
@@ -63,14 +58,11 @@ Finding FindingOf(const UntimedJob& job) {
     const std::string cure = UntimedCure(NameOf(reason));
     if (std::ranges::find(cures, cure) == cures.end()) cures.push_back(cure);
   }
-  Finding finding;
-  finding.kind = FindingKind::kNotJudged;
-  finding.severity = Severity::kInfo;
-  finding.uid = any.key.uid;
-  finding.job = JobText(*any.ranks.front().process);
-  if (job.untimed.size() == 1) {
-    finding.communicator = any.key;
-    finding.communicator_name = Printable(any.ranks.front().communicator->name);
+  Finding finding =
+      FindingAbout(FindingKind::kNotJudged, Severity::kInfo, any.key, any.ranks.front());
+  if (job.untimed.size() > 1) {
+    finding.communicator.reset();
+    finding.communicator_name.clear();
   }
   finding.headline =
       fmt::format("Late ranks of {}{} cannot be seen: no GPU times ({}).",

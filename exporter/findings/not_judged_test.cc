@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/findings/not_judged.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "exporter/findings/findings_json.h"
 #include "exporter/findings/findings_text.h"
-#include "exporter/findings/testing/hand_made_node.h"
 #include "exporter/findings/node_judge.h"
+#include "exporter/findings/node_troubles.h"
+#include "exporter/findings/testing/hand_made_node.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -48,8 +47,8 @@ TEST(NotJudgedTest, AJobWithoutGpuTimesIsNotJudgedAndSaysHowItWouldBe) {
               "Late ranks of job 4712 cannot be seen: no GPU times (allgatherv_enabled).");
     EXPECT_EQ(finding.next, "Set NCCL_ALLGATHERV_ENABLE=0 in the job.");
     EXPECT_EQ(finding.runbook, "NCCLJobNotJudged");
-    EXPECT_THAT(finding.evidence, testing::Contains(Pair("communicators without GPU times",
-                                                         "2 of 2: dp, tp")));
+    EXPECT_THAT(finding.evidence,
+                testing::Contains(Pair("communicators without GPU times", "2 of 2: dp, tp")));
   }
 }
 

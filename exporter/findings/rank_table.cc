@@ -7,6 +7,7 @@
 
 #include "exporter/findings/rank_view.h"
 #include "exporter/findings/words.h"
+#include "exporter/series/labels/series_labels.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -43,7 +44,7 @@ std::array<std::string, kColumns.size()> CellsOf(const RankView& view, int64_t n
       is_known && !here.in_flight.empty() ? &here.in_flight.front() : nullptr;
   const int64_t since_ns =
       oldest == nullptr ? here.last_progress_realtime_ns : oldest->start_realtime_ns;
-  const std::string clock = ClockText(since_ns), global = GlobalRankOf(*view.rank);
+  const std::string clock = ClockText(since_ns), global = GlobalRank(*view.rank->communicator);
   return {view.communicator,
           std::to_string(here.rank),
           global.empty() ? "-" : global,
@@ -66,7 +67,7 @@ std::array<std::string, kColumns.size()> CellsOf(const RankView& view, int64_t n
 }
 
 bool HasOtherNumber(const RankOnNode& rank) {
-  const std::string global = GlobalRankOf(rank);
+  const std::string global = GlobalRank(*rank.communicator);
   return !global.empty() && global != std::to_string(rank.communicator->rank);
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/findings/unmeasured_ranks.h"
-
+// Finds ranks that must be on this node and are not seen.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "exporter/findings/node_troubles.h"
 #include "exporter/findings/words.h"
 
 namespace nccl_exporter::exporter {
@@ -42,48 +42,34 @@ RanksOf FinalizedRanks(const collector::NodeSnapshot& node) {
   return ranks;
 }
 
-// Ranks that are not here, of a communicator that has all of them on this node. `here` are those
-// that have finalized it.
-uint64_t LackingIn(const CommunicatorOnNode& communicator, std::set<uint64_t> here,
-                   int64_t settled_before_ns) {
+// Of a communicator that has all ranks on this node; else none. `finalized` are not missing.
+MissingRanks MissingIn(const CommunicatorOnNode& communicator, std::set<uint64_t> finalized,
+                       int64_t settled_before_ns) {
   bool lives = false;
   for (const RankOnNode& rank : communicator.ranks) {
-    if (rank.communicator->nodes != 1) return 0;
-    if (rank.communicator->created_realtime_ns > settled_before_ns) return 0;
+    if (rank.communicator->nodes != 1) return {};
+    if (rank.communicator->created_realtime_ns > settled_before_ns) return {};
     lives = lives || rank.process->is_alive;
-    here.insert(rank.communicator->rank);
   }
-  const uint64_t ranks = communicator.key.ranks;
-  return lives && ranks > here.size() ? ranks - here.size() : 0;
+  return lives ? MissingOf(communicator.ranks, std::move(finalized)) : MissingRanks();
 }
 
-std::string NameOf(const CommunicatorOnNode& communicator) {
-  return CommunicatorText(communicator.key.id, communicator.ranks.front().communicator->name);
-}
-
-Finding FindingOf(const CommunicatorOnNode& communicator, std::set<uint64_t> here,
-                  uint64_t lacking) {
-  Finding finding;
-  finding.kind = FindingKind::kRanksUnmeasured;
-  finding.severity = Severity::kInfo;
-  finding.communicator = communicator.key;
-  finding.communicator_name = Printable(communicator.ranks.front().communicator->name);
-  finding.uid = communicator.key.uid;
-  finding.job = JobText(*communicator.ranks.front().process);
-  for (const RankOnNode& rank : communicator.ranks) here.insert(rank.communicator->rank);
-  // The number of ranks comes from a file, and may be any.
-  for (uint64_t rank = 0;
-       rank < communicator.key.ranks && finding.culprits.size() < kMostFoundRanks; ++rank) {
-    if (here.contains(rank)) continue;
-    FoundRank& missing = finding.culprits.emplace_back();
-    missing.standing = Standing::kMissing;
-    missing.rank = rank;
+Finding FindingOf(const CommunicatorOnNode& communicator, const MissingRanks& missing) {
+  const RankOnNode& any = communicator.ranks.front();
+  Finding finding =
+      FindingAbout(FindingKind::kRanksUnmeasured, Severity::kInfo, communicator.key, any);
+  for (const uint64_t rank : missing.first) {
+    FoundRank& found = finding.culprits.emplace_back();
+    found.standing = Standing::kMissing;
+    found.rank = rank;
   }
-  finding.more_culprits = lacking - finding.culprits.size();
+  finding.more_culprits = missing.count - missing.first.size();
   finding.headline = fmt::format(
-      "{} of {} ranks of {} of {} {} not measured: this node has all of them, and no segment of {}.",
-      lacking, communicator.key.ranks, NameOf(communicator), finding.job,
-      lacking == 1 ? "is" : "are", lacking == 1 ? "this one" : "these");
+      "{} of {} ranks of {} of {} {} not measured: this node has all of them, and no segment of "
+      "{}.",
+      missing.count, communicator.key.ranks,
+      CommunicatorText(communicator.key.id, any.communicator->name), finding.job,
+      missing.count == 1 ? "is" : "are", missing.count == 1 ? "this one" : "these");
   finding.next =
       "Look for ranks without the plugin (nccl-exporter doctor lists processes without a segment), "
       "and in the job's log for ranks that have ended.";
@@ -99,21 +85,20 @@ std::vector<Finding> UnmeasuredRanks(const collector::NodeSnapshot& node,
   RanksOf finalized = FinalizedRanks(node);
   struct Most {
     const CommunicatorOnNode* communicator = nullptr;
-    uint64_t lacking = 0;
+    MissingRanks missing;
   };
   std::map<JobKey, Most> jobs;
   for (const CommunicatorOnNode& communicator : communicators) {
     if (without_room.contains(communicator.key.uid)) continue;
-    const uint64_t lacking = LackingIn(communicator, finalized[communicator.key],
-                                       node.taken_realtime_ns - settled.count());
+    MissingRanks missing = MissingIn(communicator, finalized[communicator.key],
+                                     node.taken_realtime_ns - settled.count());
     Most& most = jobs[JobKeyOf(communicator.key)];
-    if (lacking > most.lacking) most = {&communicator, lacking};
+    if (missing.count > most.missing.count) most = {&communicator, std::move(missing)};
   }
   std::vector<Finding> findings;
   for (const auto& [key, most] : jobs) {
     if (most.communicator != nullptr)
-      findings.push_back(FindingOf(*most.communicator, finalized[most.communicator->key],
-                                   most.lacking));
+      findings.push_back(FindingOf(*most.communicator, most.missing));
   }
   return findings;
 }

@@ -47,43 +47,76 @@ std::string OperationText(const collector::InFlightOperation& operation) {
                      operation.function == Function::kSend ? "to" : "from", operation.peer);
 }
 
-std::string OperationText(const collector::CommunicatorSnapshot& communicator) {
-  if (!communicator.completion_is_known || communicator.in_flight.empty()) return {};
-  return OperationText(communicator.in_flight.front());
+std::string ListText(size_t count, const std::function<std::string(size_t)>& name_of, size_t most) {
+  std::string text;
+  for (size_t i = 0; i < std::min(count, most); ++i) text += (i == 0 ? "" : ", ") + name_of(i);
+  if (count > most) text += fmt::format(" and {} more", count - most);
+  return text;
 }
-
-std::string GlobalRankOf(const RankOnNode& rank) { return GlobalRank(*rank.communicator); }
 
 bool HaveGlobalRanks(const std::vector<RankOnNode>& ranks) {
   return std::ranges::none_of(
       ranks, [](const RankOnNode& rank) { return GlobalRank(*rank.communicator).empty(); });
 }
 
-std::string RanksText(const std::vector<RankOnNode>& ranks, bool are_global, size_t most) {
-  std::string text = are_global ? "global rank " : "rank ";
-  for (size_t i = 0; i < std::min(ranks.size(), most); ++i)
-    text += (i == 0 ? "" : ", ") +
-            (are_global ? GlobalRankOf(ranks[i]) : std::to_string(ranks[i].communicator->rank));
-  if (ranks.size() > most) text += fmt::format(" and {} more", ranks.size() - most);
-  return text;
+std::string RanksText(const std::vector<RankOnNode>& ranks, bool are_global) {
+  return (are_global ? "global rank " : "rank ") + ListText(ranks.size(), [&](size_t i) {
+           const collector::CommunicatorSnapshot& here = *ranks[i].communicator;
+           return are_global ? GlobalRank(here) : std::to_string(here.rank);
+         });
+}
+
+MissingRanks MissingOf(const std::vector<RankOnNode>& ranks, std::set<uint64_t> others) {
+  const uint64_t all = ranks.front().communicator->ranks;
+  for (const RankOnNode& rank : ranks) others.insert(rank.communicator->rank);
+  others.erase(others.lower_bound(all), others.end());
+  MissingRanks missing{.count = all - others.size(), .first = {}};
+  for (uint64_t rank = 0; rank < all && missing.first.size() < kMostFoundRanks; ++rank) {
+    if (!others.contains(rank)) missing.first.push_back(rank);
+  }
+  return missing;
+}
+
+std::string MissingText(const MissingRanks& missing) {
+  return "rank " +
+         ListText(missing.count, [&](size_t i) { return std::to_string(missing.first[i]); });
+}
+
+Finding FindingAbout(FindingKind kind, Severity severity, const collector::CommunicatorKey& key,
+                     const RankOnNode& rank) {
+  Finding finding;
+  finding.kind = kind;
+  finding.severity = severity;
+  finding.communicator = key;
+  finding.communicator_name = Printable(rank.communicator->name);
+  finding.uid = key.uid;
+  finding.job = JobText(*rank.process);
+  return finding;
 }
 
 FoundRank FoundRankOf(const RankOnNode& rank, Standing standing) {
   const collector::CommunicatorSnapshot& here = *rank.communicator;
   FoundRank found{.standing = standing,
                   .rank = here.rank,
-                  .global_rank = GlobalRankOf(rank),
+                  .global_rank = GlobalRank(here),
                   .gpu_index = here.gpu_index,
                   .gpu_uuid = Printable(here.gpu_uuid),
                   .pid = rank.process->pid,
                   .host_name = Printable(rank.process->NodeName()),
                   .pod = Printable(rank.process->Identity("POD_NAME")),
-                  .operation = OperationText(here)};
-  // A peer has its number in the communicator, also where ranks have global ones.
-  if (!found.operation.empty() && here.in_flight.front().peer >= 0)
-    found.operation += " of " + CommunicatorText(here.id, here.name);
-  if (!found.operation.empty()) found.since_realtime_ns = here.in_flight.front().start_realtime_ns;
+                  .operation = {}};
+  if (!here.completion_is_known || here.in_flight.empty()) return found;
+  AddOperation(rank, here.in_flight.front(), found);
   return found;
+}
+
+void AddOperation(const RankOnNode& rank, const collector::InFlightOperation& operation,
+                  FoundRank& found) {
+  found.operation = OperationText(operation);
+  // A peer has its number in the communicator, also where ranks have global ones.
+  if (operation.peer >= 0)
+    found.operation += " of " + CommunicatorText(rank.communicator->id, rank.communicator->name);
+  found.since_realtime_ns = operation.start_realtime_ns;
 }
 
 std::string RankText(const FoundRank& rank, std::string_view communicator) {

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,20 +29,42 @@ std::string PrintablePath(std::string_view path);
 std::string JobText(const collector::ProcessSnapshot& process);
 // The user's name for the communicator, or the first half of its id.
 std::string CommunicatorText(uint64_t id, std::string_view name);
-// "AllGather #325", "Send to rank 4"; of a communicator the oldest one, empty for none in flight.
+// "AllGather #325", "Send to rank 4".
 std::string OperationText(const collector::InFlightOperation& operation);
-std::string OperationText(const collector::CommunicatorSnapshot& communicator);
 
-// Its rank in the job; empty: not known.
-std::string GlobalRankOf(const RankOnNode& rank);
+// Names in a list; the others are counted.
+inline constexpr size_t kMostListed = 8;
+// "1, 2, 3 and 4 more": the first names of `count`. Others are not asked for.
+std::string ListText(size_t count, const std::function<std::string(size_t)>& name_of,
+                     size_t most = kMostListed);
+
 // Whether all ranks have global ranks. If not, a text numbers all of them by the ranks of their
 // communicator.
 bool HaveGlobalRanks(const std::vector<RankOnNode>& ranks);
 // "global rank 4, 6", or "rank 0, 2".
-std::string RanksText(const std::vector<RankOnNode>& ranks, bool are_global, size_t most);
+std::string RanksText(const std::vector<RankOnNode>& ranks, bool are_global);
+
+// Ranks of a communicator that are not on this node.
+struct MissingRanks {
+  uint64_t count = 0;
+  // At most kMostFoundRanks: the number of ranks comes from a file, and may be any.
+  std::vector<uint64_t> first;
+};
+// `ranks` are those of one communicator that are here, at least one. Those in `others` are not
+// missing either. None is missing where NCCL does not report the number of ranks.
+MissingRanks MissingOf(const std::vector<RankOnNode>& ranks, std::set<uint64_t> others = {});
+// "rank 1, 3 and 4 more".
+std::string MissingText(const MissingRanks& missing);
+
+// A finding about this communicator and the job of `rank` in it, without sentences.
+Finding FindingAbout(FindingKind kind, Severity severity, const collector::CommunicatorKey& key,
+                     const RankOnNode& rank);
 
 // With the oldest operation in flight, and without `behind`.
 FoundRank FoundRankOf(const RankOnNode& rank, Standing standing);
+// Sets the operation, and since when it has been in flight.
+void AddOperation(const RankOnNode& rank, const collector::InFlightOperation& operation,
+                  FoundRank& found);
 // "global rank 3 (GPU 3, pid 5829, node-1)", or "rank 3 of fsdp (...)" where the first is not
 // known.
 std::string RankText(const FoundRank& rank, std::string_view communicator);

@@ -7,12 +7,12 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "exporter/findings/findings_json.h"
 #include "exporter/findings/rank_view.h"
+#include "exporter/findings/words.h"
 #include "exporter/series/labels/series_labels.h"
 
 namespace nccl_exporter::exporter {
@@ -225,16 +225,9 @@ Json CollectiveJson(const CommunicatorOnNode& of, Function function, const NodeH
 // Ranks that must be on this node and are not. Known only if all ranks of the communicator are on
 // this node.
 Json MissingJson(const CommunicatorOnNode& of) {
-  constexpr size_t kMostNamed = 64;  // `ranks` may be any number: another process wrote it
   const collector::CommunicatorSnapshot& any = *of.ranks.front().communicator;
   if (any.nodes != 1 || any.ranks == 0) return nullptr;
-  std::set<uint64_t> here;
-  for (const RankOnNode& rank : of.ranks) here.insert(rank.communicator->rank);
-  Json missing = Json::array();
-  for (uint64_t rank = 0; rank < any.ranks && missing.size() < kMostNamed; ++rank) {
-    if (!here.contains(rank)) missing.push_back(rank);
-  }
-  return missing;
+  return MissingOf(of.ranks).first;
 }
 
 }  // namespace

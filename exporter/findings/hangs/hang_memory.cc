@@ -2,7 +2,6 @@
 #include "exporter/findings/hangs/hang_memory.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "exporter/findings/hangs/wait_graph.h"
@@ -12,23 +11,18 @@
 namespace nccl_exporter::exporter {
 namespace {
 
+// Copies what names a rank. Its counts may be large, and say nothing once it is gone.
 void Describe(const RankOnNode& rank, SeenRank& seen) {
   const collector::ProcessSnapshot& process = *rank.process;
-  seen.process = {.file = process.file,
-                  .segment = process.segment,
-                  .is_alive = false,
-                  .is_stopped = std::nullopt,
-                  .pid = process.pid,
-                  .uid = process.uid,
-                  .host_name = process.host_name,
-                  .executable = {},
-                  .plugin_version = {},
-                  .start_realtime_ns = process.start_realtime_ns,
-                  .identity = process.identity,
-                  .numbers = process.numbers,
-                  .first_communicator = process.first_communicator,
-                  .losses = {},
-                  .communicators = {}};
+  seen.process.file = process.file;
+  seen.process.segment = process.segment;
+  seen.process.pid = process.pid;
+  seen.process.uid = process.uid;
+  seen.process.host_name = process.host_name;
+  seen.process.start_realtime_ns = process.start_realtime_ns;
+  seen.process.identity = process.identity;
+  seen.process.numbers = process.numbers;
+  seen.process.first_communicator = process.first_communicator;
   seen.communicator = *rank.communicator;
   seen.communicator.functions = {};
   seen.communicator.in_flight = {};
@@ -53,47 +47,38 @@ void Update(const GraphCommunicator& communicator, const GraphRank& rank, int64_
 
 }  // namespace
 
-void HangMemory::Record(const WaitGraph& graph) {
-  std::map<collector::CommunicatorKey, Ranks> kept;
-  std::map<collector::CommunicatorKey, int64_t> longest_waits_ns;
-  std::map<collector::CommunicatorKey, int64_t> abandoned_since;
-  for (const GraphJob& job : graph.jobs()) {
+void HangMemory::Record(const std::vector<GraphJob>& graphs, int64_t taken_realtime_ns) {
+  std::map<collector::CommunicatorKey, SeenCommunicator> kept;
+  for (const GraphJob& job : graphs) {
     for (const GraphCommunicator& communicator : job.communicators) {
       // The node of the map stays in its place: the graph points to absent ranks in it.
       auto entry = communicators_.extract(communicator.key);
-      Ranks& ranks = entry ? kept.insert(std::move(entry)).position->second
-                           : kept.try_emplace(communicator.key).first->second;
-      longest_waits_ns[communicator.key] =
-          std::max(LongestWaitNs(communicator.key), communicator.waited_ns);
-      if (communicator.is_abandoned) {
-        const auto since = abandoned_since_realtime_ns_.find(communicator.key);
-        abandoned_since[communicator.key] =
-            since == abandoned_since_realtime_ns_.end() ? graph.taken_realtime_ns() : since->second;
+      SeenCommunicator& seen =
+          entry ? kept.insert(std::move(entry)).position->second : kept[communicator.key];
+      seen.longest_wait_ns = std::max(seen.longest_wait_ns, communicator.waited_ns);
+      if (!communicator.is_abandoned) {
+        seen.abandoned_since_realtime_ns = 0;
+      } else if (seen.abandoned_since_realtime_ns == 0) {
+        seen.abandoned_since_realtime_ns = taken_realtime_ns;
       }
-      std::set<uint64_t> here;
-      for (const GraphRank& rank : communicator.ranks) {
-        const uint64_t number = rank.rank.communicator->rank;
-        Update(communicator, rank, graph.taken_realtime_ns(), ranks[number]);
-        here.insert(number);
-      }
-      for (auto& [number, seen] : ranks) seen.is_absent = seen.is_absent || !here.contains(number);
+      for (auto& [number, rank] : seen.ranks) rank.is_absent = true;
+      for (const GraphRank& rank : communicator.ranks)
+        Update(communicator, rank, taken_realtime_ns, seen.ranks[rank.rank.communicator->rank]);
     }
   }
   communicators_ = std::move(kept);
-  longest_waits_ns_ = std::move(longest_waits_ns);
-  abandoned_since_realtime_ns_ = std::move(abandoned_since);
   Fit();
 }
 
 void HangMemory::Fit() {
   const auto is_absent = [](const auto& rank) { return rank.second.is_absent; };
   std::map<uint64_t, size_t> absent;  // by user
-  for (const auto& [key, ranks] : communicators_)
-    absent[key.uid] += static_cast<size_t>(std::ranges::count_if(ranks, is_absent));
+  for (const auto& [key, seen] : communicators_)
+    absent[key.uid] += static_cast<size_t>(std::ranges::count_if(seen.ranks, is_absent));
   std::map<uint64_t, size_t> shares = FairShares(absent, kMaxAbsentRanks);
-  for (auto& [key, ranks] : communicators_) {
+  for (auto& [key, seen] : communicators_) {
     size_t& left = shares[key.uid];
-    forgotten_ += std::erase_if(ranks, [&](const auto& rank) {
+    forgotten_ += std::erase_if(seen.ranks, [&](const auto& rank) {
       if (!is_absent(rank)) return false;
       if (left == 0) return true;
       --left;

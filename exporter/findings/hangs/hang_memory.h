@@ -8,13 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
+#include <vector>
 
 #include "collector/node_snapshot.h"
 
 namespace nccl_exporter::exporter {
 
-class WaitGraph;
+struct GraphJob;
 
 inline constexpr size_t kMaxAbsentRanks = collector::kMaxCommunicators;
 
@@ -31,33 +31,25 @@ struct SeenRank {
   uint32_t halted_snapshots = 0;
 };
 
+using SeenRanks = std::map<uint64_t, SeenRank>;  // by rank in the communicator
+
+struct SeenCommunicator {
+  SeenRanks ranks;                          // none where the communicator was not seen
+  int64_t longest_wait_ns = 0;              // for which a GPU waited in it
+  int64_t abandoned_since_realtime_ns = 0;  // 0: it is not abandoned
+};
+
 class HangMemory {
  public:
-  using Ranks = std::map<uint64_t, SeenRank>;  // by rank in the communicator
-
-  // Takes what `graph` has found over this memory. `graph` may be invalid then.
-  void Record(const WaitGraph& graph);
+  // Takes what `graphs` have found over this memory. They may be invalid then.
+  void Record(const std::vector<GraphJob>& graphs, int64_t taken_realtime_ns);
 
   // Absent ranks that found no place, summed since the start.
   uint64_t forgotten() const { return forgotten_; }
 
-  // The longest time for which a GPU waited in the communicator, as Record() saw it.
-  int64_t LongestWaitNs(const collector::CommunicatorKey& key) const {
-    const auto found = longest_waits_ns_.find(key);
-    return found == longest_waits_ns_.end() ? 0 : found->second;
-  }
-
-  // For how long Record() has seen the communicator abandoned. Nothing if it did not see it.
-  std::optional<int64_t> AbandonedForNs(const collector::CommunicatorKey& key,
-                                        int64_t taken_realtime_ns) const {
-    const auto found = abandoned_since_realtime_ns_.find(key);
-    if (found == abandoned_since_realtime_ns_.end()) return std::nullopt;
-    return taken_realtime_ns - found->second;
-  }
-
-  // Empty where the communicator was not seen. Valid until Record().
-  const Ranks& Of(const collector::CommunicatorKey& key) const {
-    static const Ranks kNone;
+  // Valid until Record().
+  const SeenCommunicator& Of(const collector::CommunicatorKey& key) const {
+    static const SeenCommunicator kNone;
     const auto found = communicators_.find(key);
     return found == communicators_.end() ? kNone : found->second;
   }
@@ -66,9 +58,7 @@ class HangMemory {
   // Forgets the absent ranks beyond the shares of users.
   void Fit();
 
-  std::map<collector::CommunicatorKey, Ranks> communicators_;
-  std::map<collector::CommunicatorKey, int64_t> longest_waits_ns_;
-  std::map<collector::CommunicatorKey, int64_t> abandoned_since_realtime_ns_;
+  std::map<collector::CommunicatorKey, SeenCommunicator> communicators_;
   uint64_t forgotten_ = 0;
 };
 

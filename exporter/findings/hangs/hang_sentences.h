@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// HangSentences, the findings about a job that waits, in sentences. For any thread.
+// The findings about a job that waits, in sentences. Pure functions, for any thread.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "exporter/findings/finding.h"
@@ -11,42 +11,28 @@
 
 namespace nccl_exporter::exporter {
 
-class HangSentences {
- public:
-  // Findings are about `communicator` of `job`, in which a living rank waits. Both outlive this
-  // object. `is_hang`: it has waited for as long as a hang.
-  HangSentences(const GraphJob& job, const GraphCommunicator& communicator,
-                int64_t taken_realtime_ns, bool is_hang, Severity severity);
+// A finding about `communicator` of `job`, in which a living rank waits. `is_hang`: it has waited
+// for as long as a hang. `kind` says which ranks are named:
+// - kHangCulprit: those with is_culprit, at least one.
+// - kHangOtherCall: those with is_different. If there are none, no call has a majority.
+// - kHangNobodyBehind, kHangElsewhere: none.
+Finding HangFinding(FindingKind kind, const GraphJob& job, const GraphCommunicator& communicator,
+                    int64_t taken_realtime_ns, bool is_hang, Severity severity);
 
-  // Names the ranks with is_culprit: at least one.
-  Finding Culprits() const;
-  // Names the ranks with is_different. If there are none, no call has a majority.
-  Finding OtherCall() const;
-  Finding NobodyBehind() const;
-  // It is not known on this node for whom the ranks wait.
-  Finding Elsewhere() const;
+// About the abandoned communicator that has stood still longest, and for at least the threshold of
+// a hang; nothing if there is none. Ranks that go on after a pause do so in one communicator before
+// the other. So one that `memory` follows must have been abandoned for a quarter of the threshold.
+std::optional<Finding> AbandonedFinding(const GraphJob& job, const HangMemory& memory,
+                                        int64_t taken_realtime_ns, const Thresholds& times);
 
- private:
-  FoundRank Found(const GraphRank& rank, Standing standing) const;
-  Finding Begin(FindingKind kind, std::string runbook) const;
-  std::string Opening() const;
-  std::string Waiting() const;
-  std::string Operation() const;
-  void AddCulprits(bool GraphRank::*flag, Finding& finding) const;
-  void AddCall(const GraphRank& rank, FoundRank& found) const;
-  std::string Named(const Finding& finding) const;
-  std::string ClauseOf(const FoundRank& culprit) const;
-  std::string CallsText(const Finding& finding) const;
-  std::string OthersText() const;
+// "fsdp", or "communicator 0a1b2c3d" where the user gave no name.
+std::string NameOf(const GraphCommunicator& communicator);
+// Whether all ranks of the job have global ranks: then these number them all.
+bool HasGlobalRanks(const GraphJob& job);
 
-  const GraphJob& job_;
-  const GraphCommunicator& here_;
-  const int64_t taken_realtime_ns_;
-  const bool is_hang_;
-  const Severity severity_;
-  const bool are_global_;              // the numbers of ranks
-  size_t waiting_ = 0;                 // ranks
-  const GraphRank* oldest_ = nullptr;  // of them, the one that has waited longest
-};
+// Adds the cost, and name and value of each number, the age first. `oldest` is the rank of
+// `communicator` that has waited longest. Lists are cut off.
+void AddEvidence(const GraphJob& job, const GraphCommunicator& communicator,
+                 const GraphRank& oldest, int64_t taken_realtime_ns, Finding& finding);
 
 }  // namespace nccl_exporter::exporter

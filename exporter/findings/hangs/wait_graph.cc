@@ -7,17 +7,8 @@
 #include <set>
 #include <utility>
 
-#include "exporter/findings/hangs/wait_rules.h"
-
 namespace nccl_exporter::exporter {
 namespace {
-
-GraphRank RankOf(const RankOnNode& rank, const HangMemory::Ranks& seen) {
-  const auto found = seen.find(rank.communicator->rank);
-  return {.rank = rank,
-          .seen = found == seen.end() ? nullptr : &found->second,
-          .is_halted = !rank.process->is_alive || rank.process->is_stopped.value_or(false)};
-}
 
 // A segment of an ended process may be left beside that of a living one with the same rank.
 void DropTwins(std::vector<GraphRank>& ranks) {
@@ -42,10 +33,12 @@ std::set<collector::FileKey> CutProcesses(const collector::NodeSnapshot& node) {
 GraphCommunicator CommunicatorOf(const CommunicatorOnNode& found, const HangMemory& memory,
                                  const std::set<collector::FileKey>& cut) {
   GraphCommunicator communicator{.key = found.key, .ranks = {}};
-  const HangMemory::Ranks& seen = memory.Of(found.key);
+  const SeenRanks& seen = memory.Of(found.key).ranks;
   std::set<uint64_t> numbers;
   for (const RankOnNode& rank : found.ranks) {
-    communicator.ranks.push_back(RankOf(rank, seen));
+    const auto place = seen.find(rank.communicator->rank);
+    communicator.ranks.push_back(
+        {.rank = rank, .seen = place == seen.end() ? nullptr : &place->second});
     numbers.insert(rank.communicator->rank);
   }
   DropTwins(communicator.ranks);
@@ -79,10 +72,9 @@ std::vector<CommunicatorOnNode> CommunicatorsWithFinalized(const collector::Node
 
 }  // namespace
 
-WaitGraph::WaitGraph(const collector::NodeSnapshot& node, const HangMemory& memory,
-                     const Thresholds& times, std::chrono::nanoseconds threshold,
-                     Suspects suspects)
-    : taken_realtime_ns_(node.taken_realtime_ns) {
+std::vector<GraphJob> WaitGraphs(const collector::NodeSnapshot& node, const HangMemory& memory,
+                                 const Thresholds& times, std::chrono::nanoseconds threshold,
+                                 Suspects suspects) {
   std::map<JobKey, GraphJob> jobs;
   const std::set<collector::FileKey> cut = CutProcesses(node);
   for (const CommunicatorOnNode& found : CommunicatorsWithFinalized(node)) {
@@ -102,10 +94,12 @@ WaitGraph::WaitGraph(const collector::NodeSnapshot& node, const HangMemory& memo
       last_ns = std::max(last_ns, communicator.last_progress_realtime_ns);
     }
   }
+  std::vector<GraphJob> graphs;
   for (auto& [key, job] : jobs) {
     ApplyWaitRules(job, node.taken_realtime_ns, times, threshold, suspects);
-    jobs_.push_back(std::move(job));
+    graphs.push_back(std::move(job));
   }
+  return graphs;
 }
 
 }  // namespace nccl_exporter::exporter

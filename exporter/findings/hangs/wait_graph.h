@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// WaitGraph, who waits for whom on this node at one moment, by the rules of group nccl_hangs
-// (docs/alerts.md). Immutable, and safe to read from any thread while what it points into lives.
+// The wait graph: who waits for whom on this node at one moment, by the rules of group nccl_hangs
+// (docs/alerts.md). Pure functions, for any thread.
 //
 // Ages are differences of times of one snapshot: a clock that is set changes nothing.
 #pragma once
@@ -25,7 +25,6 @@ struct GraphRank {
   RankOnNode rank;                 // as it was seen last, if it is not here
   const SeenRank* seen = nullptr;  // in the memory; null: not seen before
   bool is_here = true;
-  bool is_halted = false;  // has ended, or is stopped
   bool waits = false;
   // The operation that it waits in; null: it does not wait, or its completions are not seen.
   const collector::InFlightOperation* operation = nullptr;
@@ -37,10 +36,10 @@ struct GraphRank {
   // In another call than most, or on another communicator.
   bool is_different = false;
 
-  bool Lives() const { return is_here && !is_halted; }
+  bool Lives() const { return is_here && !rank.process->IsHalted(); }
   // Dead or stopped for certain: one that is not here may run where this node does not see it.
   bool HasHalted() const {
-    return is_halted || (!is_here && seen != nullptr && seen->ended_realtime_ns != 0);
+    return is_here ? rank.process->IsHalted() : seen != nullptr && seen->ended_realtime_ns != 0;
   }
   GpuOfProcess gpu() const { return {rank.process->file, rank.communicator->gpu_index}; }
 };
@@ -78,19 +77,16 @@ struct GraphJob {
   std::map<GpuOfProcess, int64_t> last_progress_realtime_ns;
 };
 
-class WaitGraph {
- public:
-  // `threshold` is the age of a hang. Points into `node` and `memory`.
-  WaitGraph(const collector::NodeSnapshot& node, const HangMemory& memory,
-            const Thresholds& times, std::chrono::nanoseconds threshold,
-            Suspects suspects = Suspects::kAll);
+// The graphs of all jobs of `node`. `threshold` is the age of a hang. They point into `node` and
+// `memory`.
+std::vector<GraphJob> WaitGraphs(const collector::NodeSnapshot& node, const HangMemory& memory,
+                                 const Thresholds& times, std::chrono::nanoseconds threshold,
+                                 Suspects suspects = Suspects::kAll);
 
-  const std::vector<GraphJob>& jobs() const { return jobs_; }
-  int64_t taken_realtime_ns() const { return taken_realtime_ns_; }
-
- private:
-  int64_t taken_realtime_ns_;
-  std::vector<GraphJob> jobs_;
-};
+// The rules over one job: finds the waits, culprits and other states of its ranks and
+// communicators. The time grows with ranks plus operations in flight, whatever a process wrote into
+// them.
+void ApplyWaitRules(GraphJob& job, int64_t taken_realtime_ns, const Thresholds& times,
+                    std::chrono::nanoseconds threshold, Suspects suspects);
 
 }  // namespace nccl_exporter::exporter

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps have the order and the names of the rules in deploy/prometheus/nccl-exporter.rules.yml.in.
-#include "exporter/findings/hangs/wait_rules.h"
-
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -10,7 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "exporter/findings/thresholds.h"
+#include "exporter/findings/hangs/wait_graph.h"
 #include "proto/collective.h"
 
 namespace nccl_exporter::exporter {
@@ -56,8 +54,7 @@ class JobJudge {
       : communicators_(job.communicators),
         last_progress_ns_(job.last_progress_realtime_ns),
         taken_ns_(taken_ns),
-        went_on_ns_(times.went_on().count()),
-        abandoned_for_ns_(times.abandoned_for().count()),
+        times_(times),
         threshold_ns_(threshold_ns),
         suspects_(suspects) {}
 
@@ -96,22 +93,13 @@ class JobJudge {
     return rank.is_here && rank.rank.process->is_alive && !IsStill(rank);
   }
 
-  template <typename Condition>
-  static bool Any(const GraphCommunicator& communicator, Condition condition) {
-    return std::ranges::any_of(communicator.ranks, condition);
-  }
-  template <typename Condition>
-  bool AnyOfJob(Condition condition) const {
-    return std::ranges::any_of(communicators_, [&](const GraphCommunicator& communicator) {
-      return Any(communicator, condition);
-    });
-  }
   static size_t Count(const GraphCommunicator& communicator, bool GraphRank::*flag) {
     return static_cast<size_t>(std::ranges::count(communicator.ranks, true, flag));
   }
 
   void FindStill(GraphCommunicator& communicator) const {
-    communicator.is_still = !Any(communicator, [&](const GraphRank& r) { return IsBusy(r); });
+    communicator.is_still = std::ranges::none_of(
+        communicator.ranks, [&](const GraphRank& rank) { return IsBusy(rank); });
     communicator.youngest_ns = std::numeric_limits<int64_t>::max();
     for (const GraphRank& rank : communicator.ranks) {
       if (rank.is_here) communicator.youngest_ns = std::min(communicator.youngest_ns, AgeOf(rank));
@@ -136,8 +124,8 @@ class JobJudge {
   // Whether the rank's GPU has made progress elsewhere, long after the communicator stood still.
   bool HasGoneOn(const GraphCommunicator& communicator, const GraphRank& rank) const {
     const int64_t youngest_ns = youngest_ns_.at(rank.gpu());
-    return youngest_ns <= abandoned_for_ns_ &&
-           communicator.youngest_ns - youngest_ns >= went_on_ns_;
+    return youngest_ns <= times_.abandoned_for().count() &&
+           communicator.youngest_ns - youngest_ns >= times_.went_on().count();
   }
 
   void FindHeld(GraphCommunicator& communicator) const {
@@ -156,12 +144,13 @@ class JobJudge {
   }
 
   void FindAbandoned(GraphCommunicator& communicator) const {
-    if (!communicator.is_still || Count(communicator, &GraphRank::waits) == 0) return;
+    const size_t waiting = Count(communicator, &GraphRank::waits);
+    if (!communicator.is_still || waiting == 0) return;
     // A job may shrink a communicator as soon as a rank is dead, and not on all ranks at once.
-    const auto waiting = std::ranges::count(communicator.ranks, true, &GraphRank::waits);
-    const auto busy = std::ranges::count_if(communicator.ranks, [&](const GraphRank& rank) {
-      return rank.waits && busy_.contains(rank.gpu());
-    });
+    const auto busy =
+        static_cast<size_t>(std::ranges::count_if(communicator.ranks, [&](const GraphRank& rank) {
+          return rank.waits && busy_.contains(rank.gpu());
+        }));
     const bool goes_on = suspects_ == Suspects::kHalted ? busy > 0 : busy == waiting;
     communicator.is_abandoned = std::ranges::all_of(communicator.ranks, [&](const GraphRank& rank) {
       return !rank.waits || HasGoneOn(communicator, rank);
@@ -181,7 +170,8 @@ class JobJudge {
     for (const GraphRank& rank : communicator.ranks) {
       if (!rank.is_here) continue;
       ++here;
-      halted += rank.is_halted && (suspects_ == Suspects::kAll || rank.rank.process->is_alive);
+      halted += rank.rank.process->IsHalted() &&
+                (suspects_ == Suspects::kAll || rank.rank.process->is_alive);
       min_started = std::min(min_started, StartedBy(rank));
     }
     // Operations need the halted ranks. At the end of a job most are halted.
@@ -334,7 +324,11 @@ class JobJudge {
   }
 
   bool IsCauseKnown() const {
-    return AnyOfJob([](const GraphRank& rank) { return rank.is_culprit || rank.is_different; });
+    return std::ranges::any_of(communicators_, [](const GraphCommunicator& communicator) {
+      return Count(communicator, &GraphRank::is_culprit) +
+                 Count(communicator, &GraphRank::is_different) >
+             0;
+    });
   }
   // Whether a rank may wait for a rank of another node.
   bool WaitsElsewhere() const {
@@ -398,8 +392,7 @@ class JobJudge {
   std::vector<GraphCommunicator>& communicators_;
   const std::map<GpuOfProcess, int64_t>& last_progress_ns_;
   const int64_t taken_ns_;
-  const int64_t went_on_ns_;
-  const int64_t abandoned_for_ns_;
+  const Thresholds& times_;
   const int64_t threshold_ns_;
   const Suspects suspects_;
   std::set<GpuOfProcess> busy_;                  // that make progress

@@ -70,32 +70,25 @@ std::map<BandwidthPast::Key, BandwidthPast::Transfer> BandwidthPast::NewestWindo
   return newest;
 }
 
-// Keys that are followed already come first in a user's share.
 void BandwidthPast::Follow(const std::map<Key, Transfer>& newest) {
-  std::map<uint64_t, size_t> needs;
-  for (const auto& [key, past] : pasts_) ++needs[std::get<0>(key).uid];
-  for (const auto& [key, transfer] : newest)
-    needs[std::get<0>(key).uid] += pasts_.contains(key) ? 0 : 1;
-  for (auto& [uid, need] : needs) need = std::min(need, kMostPastsPerUser);
-  std::map<uint64_t, size_t> left = FairShares(needs, kMostPasts);
-  std::erase_if(pasts_, [&](const auto& entry) {
-    size_t& room = left[std::get<0>(entry.first).uid];
-    if (room == 0) {
-      if (!newest.contains(entry.first)) ++left_out_;  // others are counted below
-      return true;
-    }
-    --room;
-    return false;
-  });
+  std::vector<Key> wanted;  // those that are followed already come first
+  for (const auto& [key, past] : pasts_) wanted.push_back(key);
   for (const auto& [key, transfer] : newest) {
-    if (pasts_.contains(key)) continue;
+    if (!pasts_.contains(key)) wanted.push_back(key);
+  }
+  std::map<uint64_t, size_t> left;  // by user
+  for (const Key& key : wanted) ++left[std::get<0>(key).uid];
+  for (auto& [uid, need] : left) need = std::min(need, kMostPastsPerUser);
+  left = FairShares(left, kMostPasts);
+  for (const Key& key : wanted) {
     size_t& room = left[std::get<0>(key).uid];
     if (room == 0) {
       ++left_out_;
-      continue;
+      pasts_.erase(key);
+    } else {
+      --room;
+      pasts_.try_emplace(key);
     }
-    --room;
-    pasts_.try_emplace(key);
   }
 }
 
@@ -178,13 +171,8 @@ std::vector<Finding> BandwidthPast::Findings(const collector::NodeSnapshot& node
                                              [](const Transfer& one) { return one.bandwidth > 0; });
     if (newest == past.transfers.rend()) continue;
     const double share = newest->bandwidth / past.before.bandwidth;
-    Finding finding;
-    finding.kind = FindingKind::kBandwidthDegraded;
-    finding.severity = Severity::kWarning;
-    finding.communicator = communicator;
-    finding.communicator_name = Printable(rank.communicator->name);
-    finding.uid = communicator.uid;
-    finding.job = JobText(*rank.process);
+    Finding finding =
+        FindingAbout(FindingKind::kBandwidthDegraded, Severity::kWarning, communicator, rank);
     finding.since_realtime_ns = past.low_since_realtime_ns;
     finding.headline = fmt::format(
         "{} of {} and more in {} of {} has {:.0f} % of its former bandwidth since {}, on every "

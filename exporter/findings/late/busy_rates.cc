@@ -21,19 +21,18 @@ RankRates RatesOfRank(const RankOnNode& rank, const collector::CommunicatorKey& 
   RankRates rates{.rank = rank};
   const RankKey place{key, rank.communicator->rank};
   if (const auto found = window.ranks.find(place); found != window.ranks.end()) {
-    rates.traffic = found->second.traffic;
-    rates.steps = static_cast<double>(found->second.steps) / window.seconds;
-    for (const auto& [kind, wait_ns] : found->second.step_waits_ns)
+    const RankDelta& done = found->second;
+    rates.steps = static_cast<double>(done.steps) / window.seconds;
+    for (const auto& [kind, wait_ns] : done.step_waits_ns)
       rates.step_waits[kind] = static_cast<double>(wait_ns) / 1e9 / window.seconds;
-  }
-  for (const TrafficDelta& delta : rates.traffic) {
-    const bool is_p2p = TraitsOf(delta.function).is_point_to_point;
-    (is_p2p ? rates.p2p_operations : rates.timed_collectives) +=
-        static_cast<double>(is_p2p ? delta.operations : delta.timed_operations) / window.seconds;
-    if (delta.busy_ns == 0) continue;
-    const double busy = delta.BusySeconds() / window.seconds;
-    Add(rates.busy, busy);
-    if (is_p2p) Add(rates.p2p_busy, busy);
+    for (const TrafficDelta& delta : done.traffic) {
+      const bool is_p2p = TraitsOf(delta.function).is_point_to_point;
+      (is_p2p ? rates.p2p_operations : rates.timed_collectives) +=
+          static_cast<double>(is_p2p ? delta.operations : delta.timed_operations) / window.seconds;
+      if (delta.busy_ns == 0) continue;
+      Add(rates.busy, delta.BusySeconds() / window.seconds);
+      if (is_p2p) Add(rates.p2p_busy, delta.BusySeconds() / window.seconds);
+    }
   }
   if (const auto found = arrivals.ranks.find(place); found != arrivals.ranks.end()) {
     rates.arrivals = found->second.arrivals;
@@ -113,10 +112,7 @@ NodeRates RatesOf(const collector::NodeSnapshot& node, const NodeHistory& histor
                   const Thresholds& times) {
   const RanksWindow window = history.RecentRanks(Seconds(times.window));
   const RanksWindow arrivals = history.RecentRanks(Seconds(times.arrivals_window()));
-  NodeRates rates{.peers = {},
-                  .processes = {},
-                  .seconds = window.seconds,
-                  .arrivals_seconds = arrivals.seconds};
+  NodeRates rates;
   if (window.seconds <= 0) return rates;
 
   std::map<std::pair<collector::FileKey, int>, size_t> places;

@@ -25,9 +25,8 @@ struct ProcessRates {
 
 // One rank in one communicator.
 struct RankRates {
-  RankOnNode rank;  // into the snapshot
-  size_t process = 0;
-  std::vector<TrafficDelta> traffic = {};  // of the window
+  RankOnNode rank;     // into the snapshot
+  size_t process = 0;  // in NodeRates::processes
   // Seconds in timed operations per second; nothing where none was timed. Of those, sends and
   // receives.
   std::optional<double> busy = {};
@@ -62,8 +61,6 @@ struct PeerRates {
 struct NodeRates {
   std::vector<PeerRates> peers;
   std::vector<ProcessRates> processes;
-  double seconds = 0;           // of the window
-  double arrivals_seconds = 0;  // of that of arrivals
 };
 
 // Rates of the ranks of `node` that live or ended lately, over Thresholds::window before the newest

@@ -31,12 +31,10 @@ struct PeersFound {
   double median = 0;
   std::vector<std::optional<double>> deficit;  // of ranks that wait less than chance explains
   std::vector<bool> is_last;
-  std::vector<std::optional<double>> cost;  // of the deficit, in a step
   bool is_uneven = false;
   bool has_deficit = false;
   bool has_last = false;
   std::optional<double> least_busy;  // where a rank is late, or too few are here to say which
-  std::vector<double> process_deficit;
 };
 
 // Ranks of a communicator that are enough to know its median, if others are on other nodes.
@@ -79,28 +77,22 @@ std::map<OperationKind, double> MedianStepWaits(const PeerRates& peers) {
   return medians;
 }
 
-// The largest deficit of one operation of each step. Nothing where no wait of a step is known.
-std::optional<double> StepDeficit(const std::map<OperationKind, double>& medians,
-                                  const RankRates& rank) {
-  std::optional<double> largest;
-  for (const auto& [kind, wait] : rank.step_waits) {
-    const double deficit = medians.at(kind) - wait;
-    if (!largest || deficit > *largest) largest = deficit;
-  }
-  return largest;
-}
-
-// comm_rank:nccl_step_wait_deficit:rate.
-void FindCosts(const PeerRates& peers, const Thresholds& thresholds, PeersFound& found) {
-  found.cost.resize(peers.ranks.size());
-  if (!found.has_deficit) return;
+// comm_rank:nccl_step_wait_deficit:rate: the largest deficit of one operation of each step. Nothing
+// where it is small, or no wait of a step is known.
+std::vector<std::optional<double>> CostsOf(const PeerRates& peers, const PeersFound& found,
+                                           const Thresholds& thresholds) {
   const std::map<OperationKind, double> medians = MedianStepWaits(peers);
+  std::vector<std::optional<double>> costs(peers.ranks.size());
   for (size_t i = 0; i < peers.ranks.size(); ++i) {
     if (!found.deficit[i]) continue;
-    const std::optional<double> cost =
-        peers.steps ? StepDeficit(medians, peers.ranks[i]) : found.deficit[i];
-    if (cost && *cost > thresholds.straggler_threshold) found.cost[i] = cost;
+    double cost = peers.steps ? 0 : *found.deficit[i];
+    if (peers.steps) {
+      for (const auto& [kind, wait] : peers.ranks[i].step_waits)
+        cost = std::max(cost, medians.at(kind) - wait);
+    }
+    if (cost > thresholds.straggler_threshold) costs[i] = cost;
   }
+  return costs;
 }
 
 // Share of the time that the others wait for a rank, by arrivals.
@@ -139,17 +131,17 @@ std::vector<double> LongerWaits(const NodeRates& rates, const std::vector<PeersF
 }
 
 // comm_rank:nccl_process_wait_deficit:rate.
-void FindProcessDeficits(const PeerRates& peers, const std::vector<ProcessRates>& processes,
-                         const std::vector<double>& longer_waits, PeersFound& found) {
-  const auto busy_of = [&](const RankRates& rank) {
-    return peers.exceeds_usual ? longer_waits[rank.process] : processes[rank.process].busy;
-  };
-  std::vector<double> busy;
+std::vector<double> ProcessDeficits(const PeerRates& peers,
+                                    const std::vector<ProcessRates>& processes,
+                                    const std::vector<double>& longer_waits) {
+  std::vector<double> all, compared;
   for (const RankRates& rank : peers.ranks) {
-    if (rank.busy) busy.push_back(busy_of(rank));
+    all.push_back(peers.exceeds_usual ? longer_waits[rank.process] : processes[rank.process].busy);
+    if (rank.busy) compared.push_back(all.back());
   }
-  const double median = busy.empty() ? 0 : UsualOf(busy);
-  for (const RankRates& rank : peers.ranks) found.process_deficit.push_back(median - busy_of(rank));
+  const double median = compared.empty() ? 0 : UsualOf(compared);
+  for (double& busy : all) busy = median - busy;
+  return all;
 }
 
 // comm:nccl_busy_seconds:late_min.
@@ -187,8 +179,7 @@ Victims VictimsOf(const NodeRates& rates, const std::vector<PeersFound>& found) 
 
 // Whether each rank waits for another node's, which this judge does not see: it is longer than its
 // peers in communicators that span nodes.
-std::vector<bool> WaitElsewhere(const NodeRates& rates, const PeerRates& peers,
-                                const Thresholds& thresholds) {
+std::vector<bool> WaitElsewhere(const NodeRates& rates, const PeerRates& peers, double least_wait) {
   std::vector<double> elsewhere(rates.processes.size(), 0);
   for (const PeerRates& other : rates.peers) {
     if (other.key == peers.key || !other.IsComparable() || !other.spans_nodes ||
@@ -200,32 +191,13 @@ std::vector<bool> WaitElsewhere(const NodeRates& rates, const PeerRates& peers,
   for (const RankRates& rank : peers.ranks) of_ranks.push_back(elsewhere[rank.process]);
   const double median = Quantile(0.5, of_ranks);
   std::vector<bool> waits;
-  for (const double seconds : of_ranks)
-    waits.push_back(seconds - median > kVictimShare * thresholds.straggler_threshold);
+  for (const double seconds : of_ranks) waits.push_back(seconds - median > least_wait);
   return waits;
 }
 
-// comm_rank:nccl_wait_deficit:own.
-std::vector<bool> OwnDeficits(const PeerRates& peers, const PeersFound& found,
-                              const std::vector<bool>& is_victim) {
-  std::vector<bool> own;
-  for (size_t i = 0; i < peers.ranks.size(); ++i) {
-    own.push_back(found.cost[i] && found.process_deficit[i] > kOwnShare * *found.deficit[i] &&
-                  !is_victim[i] &&
-                  peers.ranks[i].timed_collectives >= kTimedShare * peers.median_timed_collectives);
-  }
-  return own;
-}
-
-LateMeasures MeasuresOf(const PeerRates& peers, const PeersFound& found, size_t i,
-                        bool is_culprit) {
-  const RankRates& rank = peers.ranks[i];
+LateMeasures MeasuresOf(const PeerRates& peers, const RankRates& rank) {
   const collector::ArrivalCounts& arrivals = rank.arrivals;
-  LateMeasures measures{.is_late = found.deficit[i].has_value(),
-                        .is_culprit = is_culprit,
-                        .cost = is_culprit ? *found.cost[i] : CostOfArrivals(peers, rank),
-                        .wait_deficit = is_culprit ? *found.deficit[i] : 0,
-                        .compared = arrivals.compared};
+  LateMeasures measures{.cost = CostOfArrivals(peers, rank), .compared = arrivals.compared};
   if (arrivals.compared == 0) return measures;
   const auto compared = static_cast<double>(arrivals.compared);
   measures.last_share = static_cast<double>(arrivals.last) / compared;
@@ -234,30 +206,39 @@ LateMeasures MeasuresOf(const PeerRates& peers, const PeersFound& found, size_t 
 }
 
 void AddCandidates(const NodeRates& rates, const PeerRates& peers, const PeersFound& found,
-                   const Victims& victims, const Thresholds& thresholds,
-                   std::vector<LateCandidate>& candidates) {
+                   const Victims& victims, const std::vector<double>& longer_waits,
+                   const Thresholds& thresholds, std::vector<LateCandidate>& candidates) {
   const double victims_wait = kVictimShare * thresholds.straggler_threshold;
-  std::vector<bool> is_victim = WaitElsewhere(rates, peers, thresholds);
+  const auto costs = CostsOf(peers, found, thresholds);
+  const std::vector<double> deficits = ProcessDeficits(peers, rates.processes, longer_waits);
+  std::vector<bool> is_victim = WaitElsewhere(rates, peers, victims_wait);
+  std::vector<bool> own;  // comm_rank:nccl_wait_deficit:own
   for (size_t i = 0; i < peers.ranks.size(); ++i) {
-    if (victims.wait_for_late[peers.ranks[i].process] > victims_wait) is_victim[i] = true;
+    const RankRates& rank = peers.ranks[i];
+    if (victims.wait_for_late[rank.process] > victims_wait) is_victim[i] = true;
+    own.push_back(costs[i] && deficits[i] > kOwnShare * *found.deficit[i] && !is_victim[i] &&
+                  rank.timed_collectives >= kTimedShare * peers.median_timed_collectives);
   }
-  const std::vector<bool> own = OwnDeficits(peers, found, is_victim);
   const auto count = static_cast<size_t>(std::ranges::count(own, true));
   const bool are_few = count <= std::max<size_t>(found.busy.size() / kRanksPerLateRank, 1);
   for (size_t i = 0; i < peers.ranks.size(); ++i) {
     const RankRates& rank = peers.ranks[i];
     if (!rank.rank.process->is_alive) continue;
-    const bool is_last_arriver =
-        found.is_last[i] && !victims.another_is_last[rank.process] && !is_victim[i] &&
-        !(rank.busy && found.process_deficit[i] < victims_wait) && (!found.deficit[i] || own[i]);
+    const bool is_last_arriver = found.is_last[i] && !victims.another_is_last[rank.process] &&
+                                 !is_victim[i] && !(rank.busy && deficits[i] < victims_wait) &&
+                                 (!found.deficit[i] || own[i]);
     if (!found.deficit[i] && !is_last_arriver) continue;
+    LateMeasures measures = MeasuresOf(peers, rank);
+    measures.is_late = found.deficit[i].has_value();
+    measures.is_culprit = own[i];
+    measures.is_straggler = own[i] && are_few;
+    measures.is_last_arriver = is_last_arriver;
+    if (own[i]) measures.cost = *costs[i];
     candidates.push_back({.communicator = peers.key,
                           .rank = rank.rank.communicator->rank,
                           .process = rank.rank.process->file,
                           .gpu = rank.rank.communicator->gpu_index,
-                          .measures = MeasuresOf(peers, found, i, own[i])});
-    candidates.back().measures.is_straggler = own[i] && are_few;
-    candidates.back().measures.is_last_arriver = is_last_arriver;
+                          .measures = measures});
   }
 }
 
@@ -267,20 +248,18 @@ LateJudgement JudgeLateRanks(const NodeRates& rates, const Thresholds& threshold
   std::vector<PeersFound> found(rates.peers.size());
   for (size_t p = 0; p < found.size(); ++p) {
     FindDeficits(rates.peers[p], thresholds, found[p]);
-  }
-  const std::vector<double> longer_waits = LongerWaits(rates, found);
-  for (size_t p = 0; p < found.size(); ++p) {
-    FindCosts(rates.peers[p], thresholds, found[p]);
     FindLastArrivers(rates.peers[p], thresholds, found[p]);
-    FindProcessDeficits(rates.peers[p], rates.processes, longer_waits, found[p]);
     FindLeastBusy(rates.peers[p], thresholds, found[p]);
   }
+  const std::vector<double> longer_waits = LongerWaits(rates, found);
   const Victims victims = VictimsOf(rates, found);
   LateJudgement judgement;
   for (size_t p = 0; p < found.size(); ++p) {
-    if (found[p].is_uneven) judgement.uneven.push_back(rates.peers[p].key);
+    const PeerRates& peers = rates.peers[p];
+    if (found[p].is_uneven) judgement.uneven.push_back(peers.key);
     if (found[p].has_deficit || found[p].has_last)
-      AddCandidates(rates, rates.peers[p], found[p], victims, thresholds, judgement.candidates);
+      AddCandidates(rates, peers, found[p], victims, longer_waits, thresholds,
+                    judgement.candidates);
   }
   return judgement;
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks that one judgement takes for late: the conditions of NCCLStragglerRank and of
-// NCCLLastArriver for the ranks of this node. docs/alerts.md has the reason for each. Pure
+// One judgement of late ranks: the conditions of NCCLStragglerRank and of NCCLLastArriver for the
+// ranks of this node, and what the waits cost. docs/alerts.md has the reason for each. Pure
 // functions, for any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "exporter/findings/late/busy_rates.h"
@@ -18,7 +20,6 @@ struct LateMeasures {
   bool is_straggler = false;     // and is one of few
   bool is_last_arriver = false;  // by the starts of kernels
   double cost = 0;               // share of the time that the others lose, 0 to 1
-  double wait_deficit = 0;       // of a culprit: it waits so much less than the median
   uint64_t compared = 0;         // operations; 0: none was compared
   double last_share = 0;         // of these, the ones that it entered last
   double mean_lateness_seconds = 0;
@@ -42,5 +43,14 @@ struct LateJudgement {
 };
 
 LateJudgement JudgeLateRanks(const NodeRates& rates, const Thresholds& thresholds);
+
+// GPUs that the ranks of a job on this node lose because they wait for each other: the definition
+// of job:nccl_waiting_gpu_seconds:rate (docs/alerts.md, "Lost GPU time").
+struct LostGpus {
+  double lost = 0;  // GPU seconds per second; ranks that wait for a victim are among them
+  size_t gpus = 0;  // of the job on this node, with time in kernels
+};
+
+std::map<JobKey, LostGpus> LostGpusOf(const NodeRates& rates, const Thresholds& thresholds);
 
 }  // namespace nccl_exporter::exporter

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/findings/late/late_findings.h"
-
+// LateFindings(), late ranks in sentences.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "exporter/findings/late_ranks.h"
 #include "exporter/findings/words.h"
 #include "exporter/ledger/local_communicators.h"
 
@@ -45,37 +45,31 @@ std::string EffectText(const FoundLateRank& found) {
                      100 * measures.last_share, NameOf(found));
 }
 
-void AddEvidence(const FoundLateRank& found, Finding& finding) {
+void AddEvidence(const FoundLateRank& found, const Thresholds& times, Finding& finding) {
   const LateMeasures& measures = found.late->measures;
-  const auto add = [&](const char* name, std::string value) {
-    finding.evidence.emplace_back(name, std::move(value));
-  };
+  auto& evidence = finding.evidence;
   if (measures.compared != 0) {
-    add("last to enter", fmt::format("{:.0f} % of {}", 100 * measures.last_share,
-                                     CountText(measures.compared, "operation")));
-    add("late by", DurationText(measures.mean_lateness_seconds) + " on average");
-    add("arrivals of the last", DurationText(2 * Seconds(found.late->window)));
+    evidence.emplace_back("last to enter", fmt::format("{:.0f} % of {}", 100 * measures.last_share,
+                                                       CountText(measures.compared, "operation")));
+    evidence.emplace_back("late by", DurationText(measures.mean_lateness_seconds) + " on average");
+    evidence.emplace_back("arrivals of the last", DurationText(Seconds(times.arrivals_window())));
   }
   if (measures.is_straggler) {
-    add("waits less than the median rank",
-        Percent(measures.cost) + " of the time in " + NameOf(found));
-    add("times of the last", DurationText(Seconds(found.late->window)));
+    evidence.emplace_back("waits less than the median rank",
+                          Percent(measures.cost) + " of the time in " + NameOf(found));
+    evidence.emplace_back("times of the last", DurationText(Seconds(times.window)));
   }
-  add("found late", fmt::format("in {} of the last {} judgements", found.late->late_judgements,
-                                found.late->judgements));
+  evidence.emplace_back("found late",
+                        fmt::format("in {} of the last {} judgements", found.late->late_judgements,
+                                    times.late_for() / times.interval + 1));
 }
 
 // `all` are of one GPU of a process. The first one is the subject of the headline.
-Finding FindingOf(const std::vector<FoundLateRank>& all) {
+Finding FindingOf(const std::vector<FoundLateRank>& all, const Thresholds& times) {
   const FoundLateRank& worst = all.front();
   const LateRank& late = *worst.late;
-  Finding finding;
-  finding.kind = FindingKind::kLateRank;
-  finding.severity = Severity::kWarning;
-  finding.communicator = worst.communicator->key;
-  finding.communicator_name = Printable(worst.rank->communicator->name);
-  finding.uid = worst.communicator->key.uid;
-  finding.job = JobText(*worst.rank->process);
+  Finding finding = FindingAbout(FindingKind::kLateRank, Severity::kWarning,
+                                 worst.communicator->key, *worst.rank);
   finding.since_realtime_ns = late.since_realtime_ns;
   finding.culprits.push_back(FoundRankOf(*worst.rank, Standing::kLate));
   for (const RankOnNode& rank : worst.communicator->ranks) {
@@ -99,7 +93,7 @@ Finding FindingOf(const std::vector<FoundLateRank>& all) {
                                  RankText(culprit, NameOf(worst)),
                                  ClockText(finding.since_realtime_ns), EffectText(worst));
   finding.cost = CostText(late.lost);
-  AddEvidence(worst, finding);
+  AddEvidence(worst, times, finding);
   std::string others;
   for (const FoundLateRank& other : all) {
     if (other.communicator == worst.communicator) continue;
@@ -123,7 +117,7 @@ constexpr size_t kMostLateOfOne = 8;
 }  // namespace
 
 std::vector<Finding> LateFindings(const collector::NodeSnapshot& node,
-                                  const std::vector<LateRank>& late) {
+                                  const std::vector<LateRank>& late, const Thresholds& times) {
   if (late.empty()) return {};
   const std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
   const CommunicatorsByKey by_key = ByKey(communicators);
@@ -148,7 +142,7 @@ std::vector<Finding> LateFindings(const collector::NodeSnapshot& node,
     std::ranges::stable_sort(found, std::ranges::greater(), [](const FoundLateRank& one) {
       return std::pair(one.late->measures.is_straggler, one.late->measures.cost);
     });
-    findings.push_back(FindingOf(found));
+    findings.push_back(FindingOf(found, times));
   }
   return findings;
 }

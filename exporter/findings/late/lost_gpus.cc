@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/findings/late/lost_gpus.h"
-
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
-#include "exporter/findings/thresholds.h"
-#include "proto/collective.h"
+#include "exporter/findings/late/late_candidates.h"
 
 namespace nccl_exporter::exporter {
 namespace {

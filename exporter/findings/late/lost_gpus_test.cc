@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/findings/late/lost_gpus.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "exporter/findings/late/late_candidates.h"
 #include "exporter/findings/testing/late_job.h"
 
 namespace nccl_exporter::exporter {
@@ -47,8 +46,7 @@ struct Peers {
     communicator = EmptyCommunicator(id, 0);
     peers.key = {.id = id, .ranks = busy.size(), .uid = 1000, .job = "1", .name_space = ""};
     for (size_t i = 0; i < busy.size(); ++i)
-      peers.ranks.push_back(
-          {.rank = {&process, &communicator}, .process = i, .traffic = {}, .busy = busy[i]});
+      peers.ranks.push_back({.rank = {&process, &communicator}, .process = i, .busy = busy[i]});
   }
   collector::ProcessSnapshot process;
   collector::CommunicatorSnapshot communicator;
@@ -56,7 +54,7 @@ struct Peers {
 };
 
 NodeRates RatesWith(const std::vector<PeerRates>& all, size_t gpus) {
-  NodeRates rates{.peers = all, .processes = std::vector<ProcessRates>(gpus), .seconds = 60};
+  NodeRates rates{.peers = all, .processes = std::vector<ProcessRates>(gpus)};
   for (const PeerRates& peers : all) {
     for (const RankRates& rank : peers.ranks) rates.processes[rank.process].busy += *rank.busy;
   }

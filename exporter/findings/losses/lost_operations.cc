@@ -35,51 +35,33 @@ std::string_view Advice(Loss loss) {
 
 }  // namespace
 
-std::map<JobKey, LostOperations::JobLosses> LostOperations::LossesOf(
-    const collector::NodeSnapshot& node, const NodeHistory& history) const {
-  std::map<collector::FileKey, const collector::ProcessSnapshot*> processes;
-  for (const collector::ProcessSnapshot& process : node.processes)
-    processes[process.file] = &process;
-  std::map<collector::FileKey, JobLosses> of_process;
-  double seconds = 0;
-  for (size_t step = history.steps(); step-- > 0 && seconds < Seconds(times_.bandwidth_window);) {
-    seconds += history.Seconds(step);
-    for (const LossDelta& loss : history.Losses(step)) {
-      if (!IsAlarming(loss.cause) || !processes.contains(loss.process)) continue;
-      JobLosses& losses = of_process[loss.process];
-      losses.by_cause[static_cast<size_t>(loss.cause)] += loss.events;
-      losses.lost += loss.events;
-      losses.since_realtime_ns = history.EndRealtimeNs(step);  // steps go back in time
-    }
-  }
-  std::map<JobKey, JobLosses> jobs;
-  for (const auto& [file, losses] : of_process) {
-    const collector::ProcessSnapshot& process = *processes.at(file);
-    const auto [place, is_new] = jobs.try_emplace(JobKeyOf(process), losses);
-    JobLosses& job = place->second;
-    if (is_new) {
-      job.job = JobText(process);
-      continue;
-    }
-    job.lost += losses.lost;
-    for (size_t i = 0; i < job.by_cause.size(); ++i) job.by_cause[i] += losses.by_cause[i];
-    job.since_realtime_ns = std::min(job.since_realtime_ns, losses.since_realtime_ns);
-  }
-  return jobs;
-}
-
 void LostOperations::Record(const collector::NodeSnapshot& node, const NodeHistory& history) {
-  std::map<JobKey, JobLosses> jobs = LossesOf(node, history);
+  std::map<JobKey, JobLosses> jobs;
+  std::map<collector::FileKey, JobLosses*> of_process;
+  for (const collector::ProcessSnapshot& process : node.processes) {
+    JobLosses& job = jobs[JobKeyOf(process)];
+    if (job.job.empty()) job.job = JobText(process);
+    of_process[process.file] = &job;
+  }
   const double wanted = Seconds(times_.bandwidth_window);
   double seconds = 0;
-  for (size_t step = 0; step < history.steps(); ++step) seconds += history.Seconds(step);
+  for (size_t step = history.steps(); step-- > 0 && seconds < wanted;) {
+    seconds += history.Seconds(step);
+    for (const LossDelta& loss : history.Losses(step)) {
+      const auto job = of_process.find(loss.process);
+      if (!IsAlarming(loss.cause) || job == of_process.end()) continue;
+      job->second->by_cause[static_cast<size_t>(loss.cause)] += loss.events;
+      job->second->lost += loss.events;
+      job->second->since_realtime_ns = history.EndRealtimeNs(step);  // steps go back in time
+    }
+  }
+  std::erase_if(jobs, [](const auto& entry) { return entry.second.lost == 0; });
   std::map<JobKey, uint64_t> operations;
   if (!jobs.empty()) operations = history.RecentOperations(wanted);
   for (auto& [key, job] : jobs) {
-    if (const auto found = operations.find(key); found != operations.end())
-      job.operations = found->second;
-    job.is_found = seconds >= wanted &&
-                   static_cast<double>(job.lost) > times_.lost_share * static_cast<double>(job.operations);
+    job.operations = operations[key];
+    job.is_found = seconds >= wanted && static_cast<double>(job.lost) >
+                                            times_.lost_share * static_cast<double>(job.operations);
     // The begin of a run stays when the window has left it.
     const auto before = jobs_.find(key);
     if (before != jobs_.end() && before->second.is_found)

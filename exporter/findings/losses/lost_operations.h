@@ -24,7 +24,8 @@ class LostOperations {
   explicit LostOperations(const Thresholds& times) : times_(times) {}
 
   // Judges the newest window of `history`, which has recorded `node` just before. A history shorter
-  // than the window finds nothing.
+  // than the window finds nothing. Losses that are a choice of the plugin, or the end of a job, do
+  // not count.
   void Record(const collector::NodeSnapshot& node, const NodeHistory& history);
 
   // By the latest Record(): at most one per job.
@@ -41,9 +42,6 @@ class LostOperations {
   };
 
   static Finding FindingOf(const JobKey& key, const JobLosses& losses);
-  // Jobs of `node` with losses that are neither a choice of the plugin nor the end of a job.
-  std::map<JobKey, JobLosses> LossesOf(const collector::NodeSnapshot& node,
-                                       const NodeHistory& history) const;
 
   Thresholds times_;
   std::map<JobKey, JobLosses> jobs_;
