@@ -109,15 +109,21 @@ Severity SeverityOfLasting(const GraphJob& job, const HangMemory& memory, const 
 }  // namespace
 
 void Hangs::Record(const collector::NodeSnapshot& node) {
-  memory_.Record(WaitGraphs(node, memory_, times_, times_.halted()), node.taken_realtime_ns);
+  memory_.Record(WaitGraphs(node, CommunicatorsWithFinalized(node), memory_, times_,
+                            times_.halted(), Suspects::kAll),
+                 node.taken_realtime_ns);
 }
 
 std::vector<Finding> Hangs::Findings(const collector::NodeSnapshot& node) const {
   const int64_t taken_ns = node.taken_realtime_ns;
   std::vector<Finding> findings;
-  const auto hangs = WaitGraphs(node, memory_, times_, times_.hang_threshold);
-  const auto halts = WaitGraphs(node, memory_, times_, times_.halted(), Suspects::kHalted);
-  const auto waits = WaitGraphs(node, memory_, times_, times_.wait());
+  const std::vector<CommunicatorOnNode> communicators = CommunicatorsWithFinalized(node);
+  const auto graphs = [&](std::chrono::nanoseconds threshold, Suspects suspects) {
+    return WaitGraphs(node, communicators, memory_, times_, threshold, suspects);
+  };
+  const std::vector<GraphJob> hangs = graphs(times_.hang_threshold, Suspects::kAll),
+                              halts = graphs(times_.halted(), Suspects::kHalted),
+                              waits = graphs(times_.wait(), Suspects::kAll);
   // All graphs have the same jobs.
   for (size_t job = 0; job < hangs.size(); ++job) {
     std::vector<Finding> of_job =

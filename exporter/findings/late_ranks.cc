@@ -85,16 +85,12 @@ void LateRanks::Follow(const collector::NodeSnapshot& node) {
 }
 
 void LateRanks::BeginJudgement(int judgements_passed) {
-  const auto shift = [&](Judgements& judgements) {
-    judgements = judgements_passed < kMostJudgements ? judgements << judgements_passed : 0;
+  const auto shift = [&](auto&... judgements) {
+    ((judgements = judgements_passed < kMostJudgements ? judgements << judgements_passed : 0), ...);
   };
-  for (auto& [key, process] : processes_) {
-    shift(process.culprit);
-    shift(process.straggler);
-  }
+  for (auto& [key, process] : processes_) shift(process.culprit, process.straggler);
   for (auto& [key, job] : jobs_) {
-    shift(job.straggler);
-    shift(job.late);
+    shift(job.straggler, job.late);
     Shift(job.busy, judgements_passed);
   }
   std::erase_if(jobs_, [](const auto& entry) {
@@ -104,9 +100,7 @@ void LateRanks::BeginJudgement(int judgements_passed) {
   for (auto& [key, communicator] : communicators_) {
     shift(communicator.uneven);
     for (auto& [rank, memory] : communicator.ranks) {
-      shift(memory.late);
-      shift(memory.straggler);
-      shift(memory.last_arriver);
+      shift(memory.late, memory.straggler, memory.last_arriver);
       Shift(memory.evidence, judgements_passed);
     }
     // Ranks that were not late lately take no memory.

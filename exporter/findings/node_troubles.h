@@ -36,7 +36,6 @@ std::string UntimedCure(std::string_view timing_reason);
 // whose ranks have been there for `settled`. Users for whom the daemon or the plugin had no room
 // are left out.
 std::vector<Finding> UnmeasuredRanks(const collector::NodeSnapshot& node,
-                                     const std::vector<CommunicatorOnNode>& communicators,
                                      std::chrono::nanoseconds settled);
 
 }  // namespace nccl_exporter::exporter

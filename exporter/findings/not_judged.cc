@@ -44,8 +44,7 @@ std::string NamesOf(const std::vector<const CommunicatorOnNode*>& communicators)
   std::set<std::string> names;
   for (const CommunicatorOnNode* one : communicators)
     names.insert(CommunicatorText(one->key.id, one->ranks.front().communicator->name));
-  const std::vector<std::string> listed(names.begin(), names.end());
-  return ListText(listed.size(), [&](size_t i) { return listed[i]; });
+  return ListText(names.size(), [name = names.begin()](size_t) mutable { return *name++; });
 }
 
 Finding FindingOf(const UntimedJob& job) {

@@ -6,8 +6,9 @@
 #include <cstdint>
 #include <map>
 #include <set>
-#include <string>
+#include <utility>
 
+#include "exporter/findings/hangs/wait_graph.h"
 #include "exporter/findings/node_troubles.h"
 #include "exporter/findings/words.h"
 
@@ -28,30 +29,16 @@ std::set<uint64_t> UsersWithoutRoom(const collector::NodeSnapshot& node) {
   return users;
 }
 
-using RanksOf = std::map<collector::CommunicatorKey, std::set<uint64_t>>;
-
-// Ranks that have finalized a communicator, and are still served: they are not missing.
-RanksOf FinalizedRanks(const collector::NodeSnapshot& node) {
-  RanksOf ranks;
-  for (const collector::ProcessSnapshot& process : node.processes) {
-    for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
-      if (communicator.has_identity && communicator.is_closed)
-        ranks[collector::CommunicatorKeyOf(process, communicator)].insert(communicator.rank);
-    }
-  }
-  return ranks;
-}
-
-// Of a communicator that has all ranks on this node; else none. `finalized` are not missing.
-MissingRanks MissingIn(const CommunicatorOnNode& communicator, std::set<uint64_t> finalized,
-                       int64_t settled_before_ns) {
+// None where the communicator spans nodes, is young, or is ended. Finalized ranks are not missing.
+MissingRanks MissingIn(const CommunicatorOnNode& communicator, int64_t settled_before_ns) {
   bool lives = false;
   for (const RankOnNode& rank : communicator.ranks) {
+    if (rank.communicator->is_closed) continue;
     if (rank.communicator->nodes != 1) return {};
     if (rank.communicator->created_realtime_ns > settled_before_ns) return {};
     lives = lives || rank.process->is_alive;
   }
-  return lives ? MissingOf(communicator.ranks, std::move(finalized)) : MissingRanks();
+  return lives ? MissingOf(communicator.ranks) : MissingRanks();
 }
 
 Finding FindingOf(const CommunicatorOnNode& communicator, const MissingRanks& missing) {
@@ -79,10 +66,9 @@ Finding FindingOf(const CommunicatorOnNode& communicator, const MissingRanks& mi
 }  // namespace
 
 std::vector<Finding> UnmeasuredRanks(const collector::NodeSnapshot& node,
-                                     const std::vector<CommunicatorOnNode>& communicators,
                                      std::chrono::nanoseconds settled) {
   const std::set<uint64_t> without_room = UsersWithoutRoom(node);
-  RanksOf finalized = FinalizedRanks(node);
+  const std::vector<CommunicatorOnNode> communicators = CommunicatorsWithFinalized(node);
   struct Most {
     const CommunicatorOnNode* communicator = nullptr;
     MissingRanks missing;
@@ -90,8 +76,7 @@ std::vector<Finding> UnmeasuredRanks(const collector::NodeSnapshot& node,
   std::map<JobKey, Most> jobs;
   for (const CommunicatorOnNode& communicator : communicators) {
     if (without_room.contains(communicator.key.uid)) continue;
-    MissingRanks missing = MissingIn(communicator, finalized[communicator.key],
-                                     node.taken_realtime_ns - settled.count());
+    MissingRanks missing = MissingIn(communicator, node.taken_realtime_ns - settled.count());
     Most& most = jobs[JobKeyOf(communicator.key)];
     if (missing.count > most.missing.count) most = {&communicator, std::move(missing)};
   }

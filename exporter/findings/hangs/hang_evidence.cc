@@ -70,10 +70,9 @@ void AddBlocked(const GraphJob& job, const GraphCommunicator& but, Finding& find
         communicator.ranks, [](const GraphRank& rank) { return rank.Lives() && rank.waits; });
     if (waits && &communicator != &but) names.insert(NameOf(communicator));
   }
-  const std::vector<std::string> blocked(names.begin(), names.end());
-  if (!blocked.empty())
-    finding.evidence.emplace_back("also blocked",
-                                  ListText(blocked.size(), [&](size_t i) { return blocked[i]; }));
+  if (names.empty()) return;
+  const auto next = [name = names.begin()](size_t) mutable { return *name++; };
+  finding.evidence.emplace_back("also blocked", ListText(names.size(), next));
 }
 
 std::vector<RankOnNode> RanksOf(const GraphCommunicator& communicator) {

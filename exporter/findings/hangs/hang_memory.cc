@@ -15,13 +15,10 @@ namespace {
 void Describe(const RankOnNode& rank, SeenRank& seen) {
   const collector::ProcessSnapshot& process = *rank.process;
   seen.process.file = process.file;
-  seen.process.segment = process.segment;
   seen.process.pid = process.pid;
   seen.process.uid = process.uid;
   seen.process.host_name = process.host_name;
-  seen.process.start_realtime_ns = process.start_realtime_ns;
   seen.process.identity = process.identity;
-  seen.process.numbers = process.numbers;
   seen.process.first_communicator = process.first_communicator;
   seen.communicator = *rank.communicator;
   seen.communicator.functions = {};

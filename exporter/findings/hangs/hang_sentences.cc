@@ -53,21 +53,11 @@ std::string NextFor(const FoundRank& culprit) {
   }
 }
 
-// States of processes are the surest, then missing calls, then other calls.
+// States of processes are the surest, then missing calls.
 int SuretyOf(Standing standing) {
-  switch (standing) {
-    case Standing::kKilled:
-    case Standing::kMissing:
-      return 4;
-    case Standing::kStopped:
-      return 3;
-    case Standing::kMissingCall:
-      return 2;
-    case Standing::kOtherCall:
-      return 1;
-    default:
-      return 0;
-  }
+  if (standing == Standing::kKilled || standing == Standing::kMissing) return 3;
+  if (standing == Standing::kStopped) return 2;
+  return standing == Standing::kMissingCall ? 1 : 0;
 }
 
 // A hang in one communicator of a job.

@@ -54,7 +54,8 @@ GraphCommunicator CommunicatorOf(const CommunicatorOnNode& found, const HangMemo
   return communicator;
 }
 
-// Adds the ranks that have finalized, while others have not: those may wait for them.
+}  // namespace
+
 std::vector<CommunicatorOnNode> CommunicatorsWithFinalized(const collector::NodeSnapshot& node) {
   std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
   std::map<collector::CommunicatorKey, CommunicatorOnNode*> by_key;
@@ -70,14 +71,13 @@ std::vector<CommunicatorOnNode> CommunicatorsWithFinalized(const collector::Node
   return communicators;
 }
 
-}  // namespace
-
-std::vector<GraphJob> WaitGraphs(const collector::NodeSnapshot& node, const HangMemory& memory,
-                                 const Thresholds& times, std::chrono::nanoseconds threshold,
-                                 Suspects suspects) {
+std::vector<GraphJob> WaitGraphs(const collector::NodeSnapshot& node,
+                                 const std::vector<CommunicatorOnNode>& communicators,
+                                 const HangMemory& memory, const Thresholds& times,
+                                 std::chrono::nanoseconds threshold, Suspects suspects) {
   std::map<JobKey, GraphJob> jobs;
   const std::set<collector::FileKey> cut = CutProcesses(node);
-  for (const CommunicatorOnNode& found : CommunicatorsWithFinalized(node)) {
+  for (const CommunicatorOnNode& found : communicators) {
     GraphCommunicator communicator = CommunicatorOf(found, memory, cut);
     const bool any_lives = std::ranges::any_of(communicator.ranks, [](const GraphRank& rank) {
       return rank.is_here && rank.rank.process->is_alive && !rank.rank.communicator->is_closed;

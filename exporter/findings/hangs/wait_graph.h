@@ -77,11 +77,16 @@ struct GraphJob {
   std::map<GpuOfProcess, int64_t> last_progress_realtime_ns;
 };
 
-// The graphs of all jobs of `node`. `threshold` is the age of a hang. They point into `node` and
-// `memory`.
-std::vector<GraphJob> WaitGraphs(const collector::NodeSnapshot& node, const HangMemory& memory,
-                                 const Thresholds& times, std::chrono::nanoseconds threshold,
-                                 Suspects suspects = Suspects::kAll);
+// Communicators in use (CommunicatorsOnNode), with the ranks that have finalized while others have
+// not at the end: those may wait for them.
+std::vector<CommunicatorOnNode> CommunicatorsWithFinalized(const collector::NodeSnapshot& node);
+
+// The graphs of all jobs of `node`, of `communicators` with finalized ranks. `threshold` is the age
+// of a hang. They point into `node` and `memory`.
+std::vector<GraphJob> WaitGraphs(const collector::NodeSnapshot& node,
+                                 const std::vector<CommunicatorOnNode>& communicators,
+                                 const HangMemory& memory, const Thresholds& times,
+                                 std::chrono::nanoseconds threshold, Suspects suspects);
 
 // The rules over one job: finds the waits, culprits and other states of its ranks and
 // communicators. The time grows with ranks plus operations in flight, whatever a process wrote into

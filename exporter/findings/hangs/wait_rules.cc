@@ -65,7 +65,6 @@ class JobJudge {
       FindHeld(communicator);
       FindAbandoned(communicator);
       FindUnseen(communicator);
-      FindRemembered(communicator);
     }
     FindWaited();
     for (GraphCommunicator& communicator : communicators_) FindBehind(communicator);
@@ -93,6 +92,12 @@ class JobJudge {
     return rank.is_here && rank.rank.process->is_alive && !IsStill(rank);
   }
 
+  template <typename Visit>
+  void EachRank(Visit visit) const {
+    for (GraphCommunicator& communicator : communicators_) {
+      for (GraphRank& rank : communicator.ranks) visit(communicator, rank);
+    }
+  }
   static size_t Count(const GraphCommunicator& communicator, bool GraphRank::*flag) {
     return static_cast<size_t>(std::ranges::count(communicator.ranks, true, flag));
   }
@@ -107,14 +112,12 @@ class JobJudge {
   }
 
   void FindBusy() {
-    for (const GraphCommunicator& communicator : communicators_) {
-      for (const GraphRank& rank : communicator.ranks) {
-        if (IsBusy(rank)) busy_.insert(rank.gpu());
-        if (!rank.Lives()) continue;
-        const auto entry = youngest_ns_.try_emplace(rank.gpu(), AgeOf(rank)).first;
-        entry->second = std::min(entry->second, AgeOf(rank));
-      }
-    }
+    EachRank([&](const GraphCommunicator&, const GraphRank& rank) {
+      if (IsBusy(rank)) busy_.insert(rank.gpu());
+      if (!rank.Lives()) return;
+      const auto entry = youngest_ns_.try_emplace(rank.gpu(), AgeOf(rank)).first;
+      entry->second = std::min(entry->second, AgeOf(rank));
+    });
     for (auto& [gpu, age_ns] : youngest_ns_) {
       const auto last = last_progress_ns_.find(gpu);
       if (last != last_progress_ns_.end()) age_ns = std::min(age_ns, taken_ns_ - last->second);
@@ -178,46 +181,38 @@ class JobJudge {
     const bool some_halted = halted > 0 && 2 * halted < here;
     const bool some_absent = here < communicator.ranks.size();
     for (GraphRank& rank : communicator.ranks) {
+      const bool has_waited = rank.seen != nullptr && rank.seen->has_waited;
+      if (!rank.Lives()) {
+        // A rank that waited and then ended or was stopped is not the cause.
+        rank.waits = has_waited;
+        continue;
+      }
       const collector::CommunicatorSnapshot& c = *rank.rank.communicator;
-      if (!rank.Lives() || c.completion_is_known || c.is_closed || c.started_sequence == 0 ||
+      if (c.completion_is_known || c.is_closed || c.started_sequence == 0 ||
           busy_.contains(rank.gpu()) || HasGoneOn(communicator, rank))
         continue;
-      rank.waits = c.started_sequence > min_started || some_halted ||
-                   (some_absent && rank.seen != nullptr && rank.seen->has_waited);
+      rank.waits = c.started_sequence > min_started || some_halted || (some_absent && has_waited);
       if (rank.waits) rank.since_realtime_ns = c.last_progress_realtime_ns;
       // The rank may be ahead of one on another node.
       if (!rank.waits && !communicator.is_complete) may_wait_.insert(rank.gpu());
     }
   }
 
-  // A rank that waited and then ended or was stopped is not the cause.
-  static void FindRemembered(GraphCommunicator& communicator) {
-    if (communicator.is_abandoned) return;
-    for (GraphRank& rank : communicator.ranks) {
-      if (!rank.Lives() && communicator.is_still && rank.seen != nullptr && rank.seen->has_waited)
-        rank.waits = true;
-    }
-  }
-
   void FindWaited() {
     std::map<GpuOfProcess, int64_t> waited_ns;
-    for (const GraphCommunicator& communicator : communicators_) {
-      for (const GraphRank& rank : communicator.ranks) {
-        if (!rank.waits) continue;
-        waiting_.insert(rank.gpu());
-        if (!rank.Lives() || AgeOf(rank) < threshold_ns_) continue;
-        int64_t& longest_ns = waited_ns[rank.gpu()];
-        longest_ns = std::max(longest_ns, AgeOf(rank));
-      }
-    }
-    for (GraphCommunicator& communicator : communicators_) {
-      for (const GraphRank& rank : communicator.ranks) {
-        const auto waited = waited_ns.find(rank.gpu());
-        if (!rank.waits || waited == waited_ns.end()) continue;
-        communicator.has_waited = true;
-        communicator.waited_ns = std::max(communicator.waited_ns, waited->second);
-      }
-    }
+    EachRank([&](const GraphCommunicator&, const GraphRank& rank) {
+      if (!rank.waits) return;
+      waiting_.insert(rank.gpu());
+      if (!rank.Lives() || AgeOf(rank) < threshold_ns_) return;
+      int64_t& longest_ns = waited_ns[rank.gpu()];
+      longest_ns = std::max(longest_ns, AgeOf(rank));
+    });
+    EachRank([&](GraphCommunicator& communicator, const GraphRank& rank) {
+      const auto waited = waited_ns.find(rank.gpu());
+      if (!rank.waits || waited == waited_ns.end()) return;
+      communicator.has_waited = true;
+      communicator.waited_ns = std::max(communicator.waited_ns, waited->second);
+    });
   }
 
   // The ranks that do not wait, and that no rank waits for to send or to receive. Looks at each
@@ -266,12 +261,10 @@ class JobJudge {
   // process.
   bool MostGoOn() const {
     std::set<GpuOfProcess> all, halted;
-    for (const GraphCommunicator& communicator : communicators_) {
-      for (const GraphRank& rank : communicator.ranks) {
-        all.insert(rank.gpu());
-        if (rank.HasHalted()) halted.insert(rank.gpu());
-      }
-    }
+    EachRank([&](const GraphCommunicator&, const GraphRank& rank) {
+      all.insert(rank.gpu());
+      if (rank.HasHalted()) halted.insert(rank.gpu());
+    });
     return 2 * halted.size() < all.size();
   }
 
@@ -285,18 +278,14 @@ class JobJudge {
       return communicator.has_waited && rank.is_behind && !waiting_.contains(rank.gpu()) &&
              (!rank.Lives() || !may_wait_.contains(rank.gpu()));
     };
-    for (const GraphCommunicator& communicator : communicators_) {
-      for (const GraphRank& rank : communicator.ranks) {
-        if (is_suspect(communicator, rank) && (rank.behind > 0 || !rank.Lives()))
-          certain.insert(rank.gpu());
-      }
-    }
-    for (GraphCommunicator& communicator : communicators_) {
-      for (GraphRank& rank : communicator.ranks) {
-        rank.is_culprit =
-            is_suspect(communicator, rank) && (certain.empty() || certain.contains(rank.gpu()));
-      }
-    }
+    EachRank([&](const GraphCommunicator& communicator, const GraphRank& rank) {
+      if (is_suspect(communicator, rank) && (rank.behind > 0 || !rank.Lives()))
+        certain.insert(rank.gpu());
+    });
+    EachRank([&](const GraphCommunicator& communicator, GraphRank& rank) {
+      rank.is_culprit =
+          is_suspect(communicator, rank) && (certain.empty() || certain.contains(rank.gpu()));
+    });
   }
 
   // Ranks in another collective than most. A rank that is past a rooted collective, in which others
@@ -340,19 +329,14 @@ class JobJudge {
 
   void FindQueued() {
     std::map<GpuOfProcess, int64_t> oldest;
-    const auto each_held = [&](auto visit) {
-      for (GraphCommunicator& communicator : communicators_) {
-        for (GraphRank& rank : communicator.ranks) {
-          if (rank.operation != nullptr) visit(communicator, rank);
-        }
-      }
-    };
-    each_held([&](GraphCommunicator&, GraphRank& rank) {
+    EachRank([&](const GraphCommunicator&, const GraphRank& rank) {
+      if (rank.operation == nullptr) return;
       const auto entry = oldest.try_emplace(rank.gpu(), rank.since_realtime_ns).first;
       entry->second = std::min(entry->second, rank.since_realtime_ns);
     });
-    each_held([&](GraphCommunicator& communicator, GraphRank& rank) {
-      communicator.is_queued |= rank.since_realtime_ns > oldest.at(rank.gpu());
+    EachRank([&](GraphCommunicator& communicator, const GraphRank& rank) {
+      communicator.is_queued |=
+          rank.operation != nullptr && rank.since_realtime_ns > oldest.at(rank.gpu());
     });
   }
 

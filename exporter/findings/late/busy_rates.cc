@@ -116,11 +116,12 @@ NodeRates RatesOf(const collector::NodeSnapshot& node, const NodeHistory& histor
   if (window.seconds <= 0) return rates;
 
   std::map<std::pair<collector::FileKey, int>, size_t> places;
-  std::map<collector::CommunicatorKey, std::vector<RankRates>> all;
-  std::map<collector::CommunicatorKey, bool> spans_nodes;
+  std::map<collector::CommunicatorKey, PeerRates> all;
   for (const CommunicatorOnNode& communicator : CommunicatorsOnNode(node)) {
     if (!HasEachRankOnce(communicator)) continue;
-    spans_nodes[communicator.key] = SpansNodes(communicator);
+    PeerRates& peers = all[communicator.key];
+    peers.key = communicator.key;
+    peers.spans_nodes = SpansNodes(communicator);
     for (const RankOnNode& rank : communicator.ranks) {
       const auto place =
           places.try_emplace({rank.process->file, rank.communicator->gpu_index}, places.size());
@@ -128,15 +129,12 @@ NodeRates RatesOf(const collector::NodeSnapshot& node, const NodeHistory& histor
       RankRates found = RatesOfRank(rank, communicator.key, window, arrivals);
       found.process = place.first->second;
       AddTo(rates.processes[found.process], found);
-      all[communicator.key].push_back(std::move(found));
+      peers.ranks.push_back(std::move(found));
     }
   }
-  for (auto& [key, ranks] : all) {
-    PeerRates common{.key = key,
-                     .ranks = {},
-                     .spans_nodes = spans_nodes[key],
-                     .is_pipeline = IsPipeline(ranks, rates.processes, times),
-                     .steps = {}};
+  for (auto& [key, common] : all) {
+    std::vector<RankRates> ranks = std::exchange(common.ranks, {});
+    common.is_pipeline = IsPipeline(ranks, rates.processes, times);
     if (!ExchangesByP2p(ranks, times)) common.steps = StepsOf(ranks);
     std::vector<double> timed;
     for (const RankRates& rank : ranks) timed.push_back(rank.timed_collectives);
