@@ -53,13 +53,6 @@ auto Has(bool GraphRank::*flag) {
   };
 }
 
-// Findings of a graph in which only dead and stopped ranks are suspect.
-std::vector<Finding> HaltsOf(const GraphJob& job, int64_t taken_ns) {
-  const GraphCommunicator* const found = MostWaiting(job, Has(&GraphRank::is_culprit));
-  if (found == nullptr) return {};
-  return {HangFinding(FindingKind::kHangCulprit, job, *found, taken_ns, true, Severity::kCritical)};
-}
-
 // Whether a culprit is dead, stopped or missing: it does not go on by itself.
 bool HasGoneCulprit(const GraphJob& job) {
   return std::ranges::any_of(job.communicators, [](const GraphCommunicator& communicator) {
@@ -128,7 +121,10 @@ std::vector<Finding> Hangs::Findings(const collector::NodeSnapshot& node) const 
   for (size_t job = 0; job < hangs.size(); ++job) {
     std::vector<Finding> of_job =
         FindingsOf(hangs[job], taken_ns, true, SeverityOfLasting(hangs[job], memory_, times_));
-    if (of_job.empty()) of_job = HaltsOf(halts[job], taken_ns);
+    const GraphCommunicator* const halted = MostWaiting(halts[job], Has(&GraphRank::is_culprit));
+    if (of_job.empty() && halted != nullptr)
+      of_job.push_back(HangFinding(FindingKind::kHangCulprit, halts[job], *halted, taken_ns, true,
+                                   Severity::kCritical));
     if (of_job.empty()) of_job = FindingsOf(waits[job], taken_ns, false, Severity::kWarning);
     std::ranges::move(of_job, std::back_inserter(findings));
     if (std::optional<Finding> abandoned = AbandonedFinding(hangs[job], memory_, taken_ns, times_))

@@ -29,30 +29,24 @@ void Line(std::string& out, fmt::format_string<Arguments...> format, Arguments&&
   out += '\n';
 }
 
-void AddBehind(const CommunicatorOnNode& communicator, std::string& out) {
-  std::vector<RankOnNode> behind;
-  uint64_t least = communicator.max_started;
-  for (const RankOnNode& rank : communicator.ranks)
-    least = std::min(least, rank.communicator->started_sequence);
-  if (least == communicator.max_started) return;
+// Names the ranks that are behind or halted. Names the missing ranks on a node that has all ranks
+// of the communicator, else counts them.
+void AddTroubles(const CommunicatorOnNode& communicator, std::string& out) {
+  const auto started = [](const RankOnNode& rank) { return rank.communicator->started_sequence; };
+  const uint64_t least = started(std::ranges::min(communicator.ranks, {}, started));
+  std::vector<RankOnNode> behind, killed, stopped;
   for (const RankOnNode& rank : communicator.ranks) {
-    if (rank.communicator->started_sequence == least) behind.push_back(rank);
-  }
-  Line(out, "  furthest behind here, by {}: {}", communicator.max_started - least,
-       RanksText(behind, HaveOtherNumbers(communicator.ranks)));
-}
-
-// Names the missing ranks on a node that has all ranks of the communicator, else counts them.
-void AddMissing(const CommunicatorOnNode& communicator, std::string& out) {
-  const collector::CommunicatorSnapshot& any = *communicator.ranks.front().communicator;
-  std::vector<RankOnNode> killed, stopped;
-  for (const RankOnNode& rank : communicator.ranks) {
+    if (started(rank) == least && least < communicator.max_started) behind.push_back(rank);
     if (rank.process->IsHalted()) (rank.process->is_alive ? stopped : killed).push_back(rank);
   }
-  const bool are_global = HaveOtherNumbers(communicator.ranks);
-  if (!killed.empty())
-    Line(out, "  process has ended without finalizing: {}", RanksText(killed, are_global));
-  if (!stopped.empty()) Line(out, "  process is stopped: {}", RanksText(stopped, are_global));
+  const auto name = [&](const std::string& what, const std::vector<RankOnNode>& ranks) {
+    if (!ranks.empty())
+      Line(out, "  {}: {}", what, RanksText(ranks, HaveOtherNumbers(communicator.ranks)));
+  };
+  name(fmt::format("furthest behind here, by {}", communicator.max_started - least), behind);
+  name("process has ended without finalizing", killed);
+  name("process is stopped", stopped);
+  const collector::CommunicatorSnapshot& any = *communicator.ranks.front().communicator;
   if (any.ranks == 0) return Line(out, "  this NCCL does not report the number of ranks");
   const MissingRanks missing = MissingOf(communicator.ranks);
   if (missing.count == 0) return;
@@ -79,8 +73,7 @@ void AddCommunicator(const CommunicatorOnNode& communicator, int64_t now_ns,
     views.push_back(RankViewOf(communicator, rank, now_ns, {}, judgement));
   const TextTable table = RankTable(views, RankColumns::kInFlight, now_ns);
   for (const std::string& line : table.Lines(kTableColumns)) Line(out, "  {}", line);
-  AddBehind(communicator, out);
-  AddMissing(communicator, out);
+  AddTroubles(communicator, out);
 }
 
 }  // namespace

@@ -184,8 +184,10 @@ void LateRanks::Judge(const LateCandidate& candidate, int64_t realtime_ns) {
     // A run ends after late_for() without evidence.
     const bool is_new = std::ranges::count(rank.evidence, 0) == std::ssize(rank.evidence) &&
                         (rank.last_arriver & Latest(times_.late_for())) == 0;
-    if (is_new) rank.since_realtime_ns = realtime_ns;
-    rank.measures = measures;
+    if (is_new) rank.taken.since_realtime_ns = realtime_ns;
+    rank.taken.communicator = candidate.communicator;
+    rank.taken.rank = candidate.rank;
+    rank.taken.measures = measures;
   }
   if (measures.is_late) {
     rank.late |= 1;
@@ -232,7 +234,7 @@ void LateRanks::Confirm() {
       const bool is_seldom =
           straggler != 0 &&
           std::popcount(straggler) < kShareOfJudgements * std::popcount(job.straggler & past);
-      if (job.has_more_nodes && !WaitsMore(job, rank.measures.cost)) continue;
+      if (job.has_more_nodes && !WaitsMore(job, rank.taken.measures.cost)) continue;
       const bool is_straggler =
           (rank.straggler & 1) != 0 && !is_seldom &&
           std::accumulate(rank.evidence.begin(), rank.evidence.end(), 0.0) >= times_.proof();
@@ -241,12 +243,9 @@ void LateRanks::Confirm() {
       // A rank that is late at the edge of a threshold is found in every other judgement: it stays
       // for as long as the alert keeps firing.
       rank.shown_until_ns = now_ns_ + times_.shown_for().count();
-      rank.shown = {.communicator = key,
-                    .rank = number,
-                    .measures = rank.measures,
-                    .since_realtime_ns = rank.since_realtime_ns,
-                    .late_judgements = std::popcount((rank.straggler | rank.last_arriver) & latest),
-                    .lost = lost};
+      rank.shown = rank.taken;
+      rank.shown.late_judgements = std::popcount((rank.straggler | rank.last_arriver) & latest);
+      rank.shown.lost = lost;
       rank.shown.measures.is_straggler = is_straggler;
       rank.shown.measures.is_last_arriver = is_last_arriver;
     }

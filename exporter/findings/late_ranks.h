@@ -78,11 +78,10 @@ class LateRanks {
     Judgements late = 0;  // victims included
     Judgements straggler = 0;
     Judgements last_arriver = 0;
-    std::vector<double> evidence;   // of the judgements of late_for(), the latest first
-    int64_t since_realtime_ns = 0;  // first judgement of the run
-    LateMeasures measures;          // of the latest judgement that took it for late
-    int64_t shown_until_ns = 0;     // 0: it was never found late
-    LateRank shown;                 // as it was found late
+    std::vector<double> evidence;  // of the judgements of late_for(), the latest first
+    LateRank taken;                // as the latest judgement took it for late
+    LateRank shown;                // as it was found late
+    int64_t shown_until_ns = 0;    // 0: it was never found late
   };
   struct CommunicatorMemory {
     int64_t first_seen_ns = 0;

@@ -10,17 +10,6 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// A segment of an ended process may be left beside that of a living one with the same rank.
-void DropTwins(std::vector<GraphRank>& ranks) {
-  std::set<uint64_t> living;
-  for (const GraphRank& rank : ranks) {
-    if (rank.rank.process->is_alive) living.insert(rank.rank.communicator->rank);
-  }
-  std::erase_if(ranks, [&](const GraphRank& rank) {
-    return !rank.rank.process->is_alive && living.contains(rank.rank.communicator->rank);
-  });
-}
-
 // Living processes with communicators that there was no room for: a rank of theirs is not missing.
 std::set<collector::FileKey> CutProcesses(const collector::NodeSnapshot& node) {
   std::set<collector::FileKey> cut;
@@ -34,14 +23,19 @@ GraphCommunicator CommunicatorOf(const CommunicatorOnNode& found, const HangMemo
                                  const std::set<collector::FileKey>& cut) {
   GraphCommunicator communicator{.key = found.key, .ranks = {}};
   const SeenRanks& seen = memory.Of(found.key).ranks;
-  std::set<uint64_t> numbers;
+  std::set<uint64_t> numbers, living;
   for (const RankOnNode& rank : found.ranks) {
-    const auto place = seen.find(rank.communicator->rank);
+    if (rank.process->is_alive) living.insert(rank.communicator->rank);
+  }
+  for (const RankOnNode& rank : found.ranks) {
+    const uint64_t number = rank.communicator->rank;
+    // A segment of an ended process may be left beside that of a living one with the same rank.
+    if (!rank.process->is_alive && living.contains(number)) continue;
+    const auto place = seen.find(number);
     communicator.ranks.push_back(
         {.rank = rank, .seen = place == seen.end() ? nullptr : &place->second});
-    numbers.insert(rank.communicator->rank);
+    numbers.insert(number);
   }
-  DropTwins(communicator.ranks);
   for (const auto& [number, rank] : seen) {
     if (!rank.is_absent || numbers.contains(number)) continue;
     if (cut.contains(rank.process.file)) continue;

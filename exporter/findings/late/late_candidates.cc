@@ -195,16 +195,6 @@ std::vector<bool> WaitElsewhere(const NodeRates& rates, const PeerRates& peers, 
   return waits;
 }
 
-LateMeasures MeasuresOf(const PeerRates& peers, const RankRates& rank) {
-  const collector::ArrivalCounts& arrivals = rank.arrivals;
-  LateMeasures measures{.cost = CostOfArrivals(peers, rank), .compared = arrivals.compared};
-  if (arrivals.compared == 0) return measures;
-  const auto compared = static_cast<double>(arrivals.compared);
-  measures.last_share = static_cast<double>(arrivals.last) / compared;
-  measures.mean_lateness_seconds = static_cast<double>(arrivals.lateness_ns) / 1e9 / compared;
-  return measures;
-}
-
 void AddCandidates(const NodeRates& rates, const PeerRates& peers, const PeersFound& found,
                    const Victims& victims, const std::vector<double>& longer_waits,
                    const Thresholds& thresholds, std::vector<LateCandidate>& candidates) {
@@ -228,17 +218,16 @@ void AddCandidates(const NodeRates& rates, const PeerRates& peers, const PeersFo
                                  !is_victim[i] && !(rank.busy && deficits[i] < victims_wait) &&
                                  (!found.deficit[i] || own[i]);
     if (!found.deficit[i] && !is_last_arriver) continue;
-    LateMeasures measures = MeasuresOf(peers, rank);
-    measures.is_late = found.deficit[i].has_value();
-    measures.is_culprit = own[i];
-    measures.is_straggler = own[i] && are_few;
-    measures.is_last_arriver = is_last_arriver;
-    if (own[i]) measures.cost = *costs[i];
     candidates.push_back({.communicator = peers.key,
                           .rank = rank.rank.communicator->rank,
                           .process = rank.rank.process->file,
                           .gpu = rank.rank.communicator->gpu_index,
-                          .measures = measures});
+                          .measures = {.is_late = found.deficit[i].has_value(),
+                                       .is_culprit = own[i],
+                                       .is_straggler = own[i] && are_few,
+                                       .is_last_arriver = is_last_arriver,
+                                       .cost = own[i] ? *costs[i] : CostOfArrivals(peers, rank),
+                                       .arrivals = rank.arrivals}});
   }
 }
 

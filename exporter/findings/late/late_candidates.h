@@ -20,9 +20,7 @@ struct LateMeasures {
   bool is_straggler = false;     // and is one of few
   bool is_last_arriver = false;  // by the starts of kernels
   double cost = 0;               // share of the time that the others lose, 0 to 1
-  uint64_t compared = 0;         // operations; 0: none was compared
-  double last_share = 0;         // of these, the ones that it entered last
-  double mean_lateness_seconds = 0;
+  collector::ArrivalCounts arrivals = {};
 };
 
 struct LateCandidate {

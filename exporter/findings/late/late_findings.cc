@@ -28,6 +28,12 @@ constexpr double kLeastShown = 0.05;  // GPUs: less is rounded to 0.0
 
 std::string Percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
+// "83 %": the part of the compared operations that it entered last.
+std::string LastShare(const collector::ArrivalCounts& arrivals) {
+  return fmt::format("{:.0f} %", 100 * static_cast<double>(arrivals.last) /
+                                     static_cast<double>(arrivals.compared));
+}
+
 std::string CostText(const LostGpus& lost) {
   if (lost.lost <= 0) return "";
   return fmt::format("waiting costs {} GPUs of {} on this node",
@@ -41,17 +47,19 @@ std::string EffectText(const FoundLateRank& found) {
   if (measures.is_straggler)
     return fmt::format("it makes the other ranks of {} wait {} of the time", NameOf(found),
                        Percent(measures.cost));
-  return fmt::format("it is the last on this node to enter {:.0f} % of the operations of {}",
-                     100 * measures.last_share, NameOf(found));
+  return fmt::format("it is the last on this node to enter {} of the operations of {}",
+                     LastShare(measures.arrivals), NameOf(found));
 }
 
 void AddEvidence(const FoundLateRank& found, const Thresholds& times, Finding& finding) {
   const LateMeasures& measures = found.late->measures;
   auto& evidence = finding.evidence;
-  if (measures.compared != 0) {
-    evidence.emplace_back("last to enter", fmt::format("{:.0f} % of {}", 100 * measures.last_share,
-                                                       CountText(measures.compared, "operation")));
-    evidence.emplace_back("late by", DurationText(measures.mean_lateness_seconds) + " on average");
+  if (const collector::ArrivalCounts& arrivals = measures.arrivals; arrivals.compared != 0) {
+    const double lateness_seconds =
+        static_cast<double>(arrivals.lateness_ns) / 1e9 / static_cast<double>(arrivals.compared);
+    evidence.emplace_back("last to enter",
+                          LastShare(arrivals) + " of " + CountText(arrivals.compared, "operation"));
+    evidence.emplace_back("late by", DurationText(lateness_seconds) + " on average");
     evidence.emplace_back("arrivals of the last", DurationText(Seconds(times.arrivals_window())));
   }
   if (measures.is_straggler) {
