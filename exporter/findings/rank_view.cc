@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <functional>
 #include <map>
@@ -127,16 +128,12 @@ std::string Lower(std::string_view text) {
 
 bool Has(const RankView& line, const std::string& word) {
   const collector::CommunicatorSnapshot& here = *line.rank->communicator;
-  const std::string rank = std::to_string(here.rank), gpu = std::to_string(here.gpu_index),
-                    pid = std::to_string(line.rank->process->pid);
-  const size_t equals = word.find('=');
-  if (equals != std::string::npos) {
-    const std::string name = word.substr(0, equals), value = word.substr(equals + 1);
-    return (name == "rank" && value == rank) || (name == "gpu" && value == gpu) ||
-           (name == "pid" && value == pid);
-  }
+  const std::array numbers{fmt::format("rank={}", here.rank), fmt::format("gpu={}", here.gpu_index),
+                           fmt::format("pid={}", line.rank->process->pid)};
+  if (word.find('=') != std::string::npos) return std::ranges::count(numbers, word) != 0;
   if (std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; }))
-    return word == rank || word == gpu || word == pid;
+    return std::ranges::any_of(
+        numbers, [&](const std::string& number) { return number.ends_with('=' + word); });
   return Lower(line.communicator).find(word) != std::string::npos ||
          line.state.find(word) != std::string::npos;
 }

@@ -94,11 +94,11 @@ Finding FindingAbout(FindingKind kind, Severity severity, const collector::Commu
   return finding;
 }
 
-FoundRank FoundRankOf(const RankOnNode& rank, Standing standing) {
+FoundRank FoundRankOf(const RankOnNode& rank, Standing standing, bool are_global) {
   const collector::CommunicatorSnapshot& here = *rank.communicator;
   FoundRank found{.standing = standing,
                   .rank = here.rank,
-                  .global_rank = GlobalRank(here),
+                  .global_rank = are_global ? GlobalRank(here) : "",
                   .gpu_index = here.gpu_index,
                   .gpu_uuid = Printable(here.gpu_uuid),
                   .pid = rank.process->pid,

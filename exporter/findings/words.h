@@ -60,8 +60,8 @@ std::string MissingText(const MissingRanks& missing);
 Finding FindingAbout(FindingKind kind, Severity severity, const collector::CommunicatorKey& key,
                      const RankOnNode& rank);
 
-// With the oldest operation in flight, and without `behind`.
-FoundRank FoundRankOf(const RankOnNode& rank, Standing standing);
+// With the oldest operation in flight, and without `behind`. `are_global`: as in RanksText().
+FoundRank FoundRankOf(const RankOnNode& rank, Standing standing, bool are_global = true);
 // Sets the operation, and since when it has been in flight.
 void AddOperation(const RankOnNode& rank, const collector::InFlightOperation& operation,
                   FoundRank& found);

@@ -95,8 +95,7 @@ class Hang {
 
  private:
   FoundRank Found(const GraphRank& rank, Standing standing) const {
-    FoundRank found = FoundRankOf(rank.rank, standing);
-    if (!are_global_) found.global_rank.clear();
+    FoundRank found = FoundRankOf(rank.rank, standing, are_global_);
     found.behind = rank.behind;
     if (rank.operation != nullptr) {
       AddOperation(rank.rank, *rank.operation, found);

@@ -79,18 +79,14 @@ Finding FindingOf(const std::vector<FoundLateRank>& all, const Thresholds& times
   Finding finding = FindingAbout(FindingKind::kLateRank, Severity::kWarning,
                                  worst.communicator->key, *worst.rank);
   finding.since_realtime_ns = late.since_realtime_ns;
-  finding.culprits.push_back(FoundRankOf(*worst.rank, Standing::kLate));
+  const bool are_global = HaveGlobalRanks(worst.communicator->ranks);
+  finding.culprits.push_back(FoundRankOf(*worst.rank, Standing::kLate, are_global));
   for (const RankOnNode& rank : worst.communicator->ranks) {
     if (rank.communicator->rank == late.rank) continue;
     if (finding.waiting.size() == kMostFoundRanks) {
       ++finding.more_waiting;
     } else {
-      finding.waiting.push_back(FoundRankOf(rank, Standing::kWaits));
-    }
-  }
-  if (!HaveGlobalRanks(worst.communicator->ranks)) {
-    for (std::vector<FoundRank>* const ranks : {&finding.culprits, &finding.waiting}) {
-      for (FoundRank& rank : *ranks) rank.global_rank.clear();
+      finding.waiting.push_back(FoundRankOf(rank, Standing::kWaits, are_global));
     }
   }
   for (const FoundLateRank& other : all)

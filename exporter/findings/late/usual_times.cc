@@ -8,12 +8,10 @@ void UsualTimes::Record(const PeerRates& peers, const std::vector<ProcessRates>&
   for (const RankRates& rank : peers.ranks) {
     const double sends = processes[rank.process].p2p_operations;
     if (!rank.busy || sends <= 0) continue;
-    ranks_[rank.rank.communicator->rank].per_send.emplace_back(number, *rank.busy / sends);
+    ranks_[rank.rank.communicator->rank].per_send.emplace(number, *rank.busy / sends);
   }
-  for (auto& [rank, memory] : ranks_) {
-    std::deque<std::pair<int64_t, double>>& per_send = memory.per_send;
-    while (!per_send.empty() && per_send.front().first + most <= number) per_send.pop_front();
-  }
+  for (auto& [rank, memory] : ranks_)
+    memory.per_send.erase(memory.per_send.begin(), memory.per_send.upper_bound(number - most));
   // A rank without a record that counts is forgotten, so that changing numbers take no memory.
   std::erase_if(ranks_, [](const auto& entry) { return entry.second.per_send.empty(); });
 }

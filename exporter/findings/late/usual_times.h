@@ -5,10 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "exporter/findings/late/busy_rates.h"
@@ -29,7 +27,7 @@ class UsualTimes {
 
  private:
   struct Rank {
-    std::deque<std::pair<int64_t, double>> per_send;  // number of the record, and seconds
+    std::multimap<int64_t, double> per_send;  // seconds, by the number of the record
     std::optional<double> usual;
   };
   std::map<uint64_t, Rank> ranks_;  // by number
