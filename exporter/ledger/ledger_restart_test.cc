@@ -6,7 +6,7 @@
 #include <optional>
 #include <random>
 
-#include "exporter/ledger/played_node.h"
+#include "exporter/testing/played_node.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "exporter/ledger/played_node.h"
+#include "exporter/testing/played_node.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/ledger/played_node.h"
+#include "exporter/testing/played_node.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "exporter/trace/simulated_nodes.h"
+#include "exporter/testing/simulated_nodes.h"
 
 namespace nccl_exporter::exporter {
 namespace {

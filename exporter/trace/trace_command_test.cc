@@ -12,7 +12,7 @@
 
 #include "collector/testing/scratch_directory.h"
 #include "exporter/testing/gunzip.h"
-#include "exporter/trace/simulated_nodes.h"
+#include "exporter/testing/simulated_nodes.h"
 #include "exporter/trace/trace_page.h"
 #include "exporter/trace/trace_section.h"
 
