@@ -182,7 +182,7 @@ Command TraceMergeCommand() {
 Command TraceSummaryCommand() {
   const auto request = std::make_shared<TraceRequest>();
   return {.name = "trace summary",
-          .help = "Print the slowest operations of traces, who waited for whom, and gaps.",
+          .help = "Print who waited for whom in traces, and what they lack.",
           .add_flags = [request](CLI::App& app) { AddFiles(app, *request); },
           .run = [request](const Options&) { return PrintResult(SummarizeTraces(*request)); }};
 }

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "exporter/text/utf8.h"
-#include "exporter/trace/trace_ranks.h"
+#include "exporter/trace/trace_place.h"
 
 namespace nccl_exporter::exporter {
 

@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <random>
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -39,13 +39,6 @@ bool WriteAll(int file, std::string_view content) {
   return true;
 }
 
-// As a new file of this process has it.
-mode_t ModeOfNewFiles() {
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  return 0666 & ~mask;
-}
-
 }  // namespace
 
 std::string WriteNewFile(const std::string& path, std::string_view content) {
@@ -56,17 +49,13 @@ std::string WriteNewFile(const std::string& path, std::string_view content) {
                        : ": it is no regular file; without -o the trace goes to standard output");
   }
   const SignalsWait signals_wait;
-  std::string beside = path + ".XXXXXX";
-  const int file = ::mkostemp(beside.data(), O_CLOEXEC);
+  const std::string beside = path + '.' + std::to_string(std::random_device{}());
+  const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) return path + ": " + std::strerror(errno);
-  bool is_written = ::fchmod(file, ModeOfNewFiles()) == 0 && WriteAll(file, content);
-  int reason = errno;
-  if (::close(file) != 0 && is_written) {
-    is_written = false;
-    reason = errno;
-  }
-  if (is_written && ::rename(beside.c_str(), path.c_str()) == 0) return "";
-  if (is_written) reason = errno;
+  int reason = WriteAll(file, content) ? 0 : errno;
+  if (::close(file) != 0 && reason == 0) reason = errno;
+  if (reason == 0 && ::rename(beside.c_str(), path.c_str()) != 0) reason = errno;
+  if (reason == 0) return "";
   ::unlink(beside.c_str());
   return path + ": " + std::strerror(reason);
 }

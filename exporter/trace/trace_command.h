@@ -60,7 +60,7 @@ TraceResult WriteTrace(const TraceRequest& request, collector::NodeTrace trace);
 // uncertainty of each node.
 TraceResult MergeTraces(const TraceRequest& request);
 
-// Summarizes `request.files`: the first things to look at.
+// Summarizes `request.files`: what a viewer does not show.
 TraceResult SummarizeTraces(const TraceRequest& request);
 
 }  // namespace nccl_exporter::exporter

@@ -59,27 +59,17 @@ TEST_F(TraceCommandTest, MergesNodesAndSaysHowCloselyTheirClocksAreKnown) {
   EXPECT_EQ(Text("again.json"), Gunzip(Text("all.json.gz"))) << "a merged file is one";
 }
 
-TEST_F(TraceCommandTest, SummaryNamesTheSlowestTheLastAndWhatIsMissing) {
+TEST_F(TraceCommandTest, SummaryNamesTheLastAndWhatIsMissing) {
   SimulatedJob job({.nodes = 2, .length_ns = 2 * kSecond});
   collector::TracedCommunicator& communicator = job.nodes[1].processes[1].communicators[0];
-  for (collector::NodeTrace& node : job.nodes) {  // one collective takes half a second
-    for (collector::TracedProcess& process : node.processes) {
-      process.communicators[0].operations.back().stop_ns += kSecond / 2;
-      process.communicators[0].operations.back().delivered_ns += kSecond / 2;
-    }
-  }
   communicator.overwritten = 17;
   communicator.name = "dp\x1b[2J";
   job.nodes[1].processes[1].losses[0] = 3;
   const TraceResult summary = SummarizeTraces({.files = WriteNodes(job)});
   ASSERT_EQ(summary.fault, "");
-  EXPECT_THAT(summary.text, HasSubstr("\nSlowest operations\n"));
-  EXPECT_THAT(summary.text,
-              testing::ContainsRegex("BUS GB/S  WHERE\n +50[0-9][.][0-9]+ AllReduce"));
   EXPECT_THAT(summary.text, HasSubstr("17 operations were overwritten before they were read"));
   EXPECT_THAT(summary.text, HasSubstr(": 3 losses since its start: "));
   EXPECT_THAT(summary.text, testing::ContainsRegex("LAST +OTHERS WAIT MS"));
-  EXPECT_THAT(summary.text, HasSubstr("\nLongest gaps "));
   EXPECT_THAT(summary.text, testing::Not(HasSubstr("\x1b"))) << "safe on a terminal";
 }
 

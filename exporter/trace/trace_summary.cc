@@ -8,13 +8,11 @@
 #include <iterator>
 #include <map>
 #include <optional>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "exporter/text/utf8.h"
 #include "exporter/trace/certain_waits.h"
-#include "exporter/trace/chrome_events.h"
 #include "exporter/trace/chrome_trace.h"
 
 namespace nccl_exporter::exporter {
@@ -22,10 +20,9 @@ namespace {
 
 using collector::NodeTrace;
 using collector::TracedCommunicator;
-using collector::TracedOperation;
 using collector::TracedProcess;
 
-constexpr double kNsPerMs = 1e6, kNsPerUs = 1e3, kNsPerSecond = 1e9, kBytesPerGb = 1e9;
+constexpr double kNsPerMs = 1e6, kNsPerUs = 1e3, kNsPerSecond = 1e9;
 
 template <typename... Arguments>
 void Line(std::string& out, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
@@ -60,61 +57,6 @@ void AddTotals(const TracedNodes& nodes, std::string& out) {
   Line(out, "{} operations of {} processes on {} nodes in {:.3f} s; {} in flight at the end",
        operations, processes, nodes.size(),
        static_cast<double>(first.end_ns - first.begin_ns) / kNsPerSecond, in_flight);
-}
-
-// A length, and the operation that it is of, or that follows it.
-using Length = std::tuple<int64_t, const TracedOperation*, TracePlace>;
-
-// The longest ones first; the others are left out.
-void KeepLongest(std::vector<Length>& lengths) {
-  const size_t count = std::min(kSummaryRows, lengths.size());
-  std::ranges::partial_sort(lengths, lengths.begin() + static_cast<ptrdiff_t>(count),
-                            std::greater<>(), [](const Length& one) { return std::get<0>(one); });
-  lengths.resize(count);
-}
-
-void AddSlowest(const TracedNodes& nodes, std::string& out) {
-  std::vector<Length> all;
-  VisitCommunicators(nodes, [&](const TracePlace& place, const TracedCommunicator& communicator) {
-    for (const TracedOperation& operation : communicator.operations)
-      all.emplace_back(operation.stop_ns - operation.start_ns, &operation, place);
-  });
-  KeepLongest(all);
-  if (all.empty()) return;
-  Line(out, "\nSlowest operations");
-  Line(out, "{:>12} {:<14} {:>10} {:>14} {:>10}  {}", "MS", "COLLECTIVE", "SEQUENCE", "BYTES",
-       "BUS GB/S", "WHERE");
-  for (const auto& [length_ns, operation, place] : all) {
-    const auto bandwidth = BusBandwidthOf(place.CommunicatorIn(nodes), *operation);
-    const std::string shown =
-        bandwidth ? fmt::format("{:.1f}", static_cast<double>(*bandwidth) / kBytesPerGb) : "-";
-    Line(out, "{:>12.3f} {:<14} {:>10} {:>14} {:>10}  {}", Ms(length_ns),
-         TraitsOf(operation->function).name, operation->sequence, operation->bytes, shown,
-         WhereText(nodes, place));
-  }
-}
-
-// The time between two kernels of a communicator: what the GPU did otherwise, or nothing.
-void AddGaps(const TracedNodes& nodes, std::string& out) {
-  std::vector<Length> gaps;
-  VisitCommunicators(nodes, [&](const TracePlace& place, const TracedCommunicator& communicator) {
-    std::vector<const TracedOperation*> order;
-    for (const TracedOperation& operation : communicator.operations) order.push_back(&operation);
-    std::ranges::sort(order, {}, &TracedOperation::start_ns);
-    int64_t busy_until_ns = order.empty() ? 0 : order.front()->stop_ns;
-    for (const TracedOperation* const operation : order) {
-      if (operation->start_ns > busy_until_ns)
-        gaps.emplace_back(operation->start_ns - busy_until_ns, operation, place);
-      busy_until_ns = std::max(busy_until_ns, operation->stop_ns);
-    }
-  });
-  KeepLongest(gaps);
-  if (gaps.empty()) return;
-  Line(out, "\nLongest gaps between two traced operations of a communicator");
-  Line(out, "{:>12} {:<14} {:>10}  {}", "MS", "BEFORE", "SEQUENCE", "WHERE");
-  for (const auto& [gap_ns, operation, place] : gaps)
-    Line(out, "{:>12.3f} {:<14} {:>10}  {}", Ms(gap_ns), TraitsOf(operation->function).name,
-         operation->sequence, WhereText(nodes, place));
 }
 
 // Waits of one rank in collectives whose last rank is certain.
@@ -174,6 +116,11 @@ std::vector<std::optional<int64_t>> KernelUncertainties(const ClockAlignment& al
   return most_ns;
 }
 
+// A line if there are any.
+void AddCount(const std::string& where, uint64_t count, std::string_view what, std::string& out) {
+  if (count != 0) Line(out, "{}: {} {}", where, count, what);
+}
+
 // Adds lines about detail that was requested and is not there.
 void AddMissingDetail(const std::string& where, const collector::TracedDetail& detail,
                       const TracedCommunicator& communicator, std::string& out) {
@@ -182,16 +129,32 @@ void AddMissingDetail(const std::string& where, const collector::TracedDetail& d
          "{}: records of {} operations, {} channels and steps were lost: the ring was full, or a "
          "thread slept while it wrote one",
          where, detail.lost_operations, detail.lost_parts);
-  if (detail.orphans != 0)
-    Line(out, "{}: {} channels and steps belong to operations without a record", where,
-         detail.orphans);
-  if (detail.beyond_limit != 0)
-    Line(out, "{}: {} records are beyond the limit of a trace", where, detail.beyond_limit);
-  if (!detail.operations.empty() && detail.channels.empty())
+  AddCount(where, detail.orphans, "channels and steps belong to operations without a record", out);
+  AddCount(where, detail.beyond_limit, "records are beyond the limit of a trace", out);
+  if (detail.operations.empty()) return;
+  if (detail.channels.empty())
     Line(out, "{}: no channels: its timing source is {} ({})", where,
          NameOf(communicator.timing_source), NameOf(communicator.timing_reason));
-  if (detail.has_steps && !detail.operations.empty() && detail.steps.empty())
+  if (detail.has_steps && detail.steps.empty())
     Line(out, "{}: no network steps: nothing left the node, or network timing is off", where);
+}
+
+void AddMissing(const NodeTrace& node, const std::string& where,
+                const TracedCommunicator& communicator, std::string& out) {
+  AddCount(where, communicator.overwritten, "operations were overwritten before they were read",
+           out);
+  AddCount(where, communicator.beyond_limit, "operations are beyond the limit of a trace", out);
+  if (communicator.whole_since_ns > node.begin_ns)
+    Line(out, "{}: the ring holds the last {:.3f} s only", where,
+         static_cast<double>(node.end_ns - communicator.whole_since_ns) / kNsPerSecond);
+  AddCount(where, communicator.untimed.value_or(0), "operations completed without times", out);
+  const TimingReason reason = communicator.timing_reason;
+  if (!HasDurations(communicator.timing_source))
+    Line(out, "{}: no kernel times: {} ({})", where, NameOf(reason),
+         RowIn(kTimingReasons, reason).meaning);
+  if (communicator.detail) AddMissingDetail(where, *communicator.detail, communicator, out);
+  if (!communicator.in_flight_is_known)
+    Line(out, "{}: no event shows which operations are in flight", where);
 }
 
 }  // namespace
@@ -200,26 +163,7 @@ std::string MissingText(const TracedNodes& nodes) {
   std::string out;
   bool has_point_to_point = false;
   VisitCommunicators(nodes, [&](const TracePlace& place, const TracedCommunicator& communicator) {
-    const std::string where = WhereText(nodes, place);
-    if (communicator.overwritten != 0)
-      Line(out, "{}: {} operations were overwritten before they were read", where,
-           communicator.overwritten);
-    if (communicator.beyond_limit != 0)
-      Line(out, "{}: {} operations are beyond the limit of a trace", where,
-           communicator.beyond_limit);
-    const NodeTrace& node = nodes[place.node];
-    if (communicator.whole_since_ns > node.begin_ns)
-      Line(out, "{}: the ring holds the last {:.3f} s only", where,
-           static_cast<double>(node.end_ns - communicator.whole_since_ns) / kNsPerSecond);
-    if (communicator.untimed.value_or(0) != 0)
-      Line(out, "{}: {} operations completed without times", where, *communicator.untimed);
-    const TimingReason reason = communicator.timing_reason;
-    if (!HasDurations(communicator.timing_source))
-      Line(out, "{}: no kernel times: {} ({})", where, NameOf(reason),
-           RowIn(kTimingReasons, reason).meaning);
-    if (communicator.detail) AddMissingDetail(where, *communicator.detail, communicator, out);
-    if (!communicator.in_flight_is_known)
-      Line(out, "{}: no event shows which operations are in flight", where);
+    AddMissing(nodes[place.node], WhereText(nodes, place), communicator, out);
     has_point_to_point |= std::ranges::any_of(communicator.operations, [](const auto& operation) {
       return TraitsOf(operation.function).is_point_to_point;
     });
@@ -229,12 +173,11 @@ std::string MissingText(const TracedNodes& nodes) {
       const std::string where = Printable(DisplayNameOf(node, process));
       if (!process.detail_fault.empty())
         Line(out, "{}: no channels and no steps: {}", where, Printable(process.detail_fault));
-      for (size_t i = 0; i < kLossCount; ++i) {
-        if (process.losses[i] != 0)
-          Line(out, "{}: {} {}: {} ({})", where, process.losses[i],
-               node.is_polled ? "losses in the window" : "losses since its start",
-               kLosses[i].reason, kLosses[i].meaning);
-      }
+      const std::string_view since = node.is_polled ? "in the window" : "since its start";
+      for (size_t i = 0; i < kLossCount; ++i)
+        AddCount(where, process.losses[i],
+                 fmt::format("losses {}: {} ({})", since, kLosses[i].reason, kLosses[i].meaning),
+                 out);
     }
   }
   if (has_point_to_point)
@@ -281,9 +224,7 @@ std::string TraceSummary(const ClockAlignment& alignment) {
   std::string out;
   AddTotals(nodes, out);
   if (nodes.size() > 1) out += "\nClocks\n" + AlignmentText(alignment);
-  AddSlowest(nodes, out);
   AddWaits(alignment, out);
-  AddGaps(nodes, out);
   const std::string missing = MissingText(nodes);
   if (!missing.empty()) out += "\nMissing\n" + missing;
   return out;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Summary of a trace: the slowest operations, who waited and for whom, gaps, and what is missing. A
-// pure function, for any thread.
+// Summary of a trace: who waited and for whom, how closely the clocks are known, and what is
+// missing. Pure functions, for any thread.
 #pragma once
 
 #include <string>
@@ -8,9 +8,6 @@
 #include "exporter/trace/clock_alignment.h"
 
 namespace nccl_exporter::exporter {
-
-// Lines of each table at most.
-inline constexpr size_t kSummaryRows = 10;
 
 // Plain text, ends in a line feed. Texts of other processes are escaped.
 std::string TraceSummary(const ClockAlignment& alignment);
