@@ -109,12 +109,14 @@ const collector::InFlightOperation* OldestInFlight(std::span<const GroupMember* 
   return oldest;
 }
 
+bool IsLowest(const GroupMember& member) {
+  return member.counts != nullptr && member.counts->node && member.counts->node->is_lowest;
+}
+
 std::optional<double> RanksOf(const SeriesGroup& group) {
   uint64_t ranks = 0;
   for (const GroupMember& member : group.members) {
-    const RankCounts* const counts = member.counts;
-    if (!member.has_departed && !member.is_replaced && counts != nullptr && counts->node &&
-        counts->node->is_lowest)
+    if (!member.is_replaced && IsLowest(member))
       ranks = std::max(ranks, member.communicator->ranks);
   }
   return If(ranks != 0, static_cast<double>(ranks));

@@ -35,6 +35,9 @@ std::optional<double> ValueOf(const CommunicatorGauge& gauge,
 bool IsQuiet(const GroupMember& member);
 std::vector<const GroupMember*> QuietOf(std::span<const GroupMember* const> members);
 
+// Whether it is the lowest rank of its communicator on this node.
+bool IsLowest(const GroupMember& member);
+
 // The most ranks of a communicator whose lowest rank on the node is a member, in use or not, and is
 // not replaced.
 std::optional<double> RanksOf(const SeriesGroup& group);

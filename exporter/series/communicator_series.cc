@@ -41,8 +41,8 @@ constexpr std::array kSendAndRecv{Function::kSend, Function::kRecv};
 // Counts of the members together: those of the only one, or their sum in `sum`. Null: there are
 // none.
 const RankCounts* CountsOf(const SeriesGroup& group, std::optional<RankCounts>& sum) {
-  if (group.members.size() == 1) return group.members.front().counts;
-  for (const GroupMember& member : group.members) {
+  if (group.Counted().size() == 1) return group.Counted().front().counts;
+  for (const GroupMember& member : group.Counted()) {
     if (member.counts != nullptr) collector::AddKnown(sum, std::optional(*member.counts));
   }
   return sum ? &*sum : nullptr;
@@ -81,7 +81,7 @@ void CommunicatorSeries::AddNamed(const SeriesGroup& group, bool with_detail) {
   std::optional<RankCounts> sum;
   if (const RankCounts* const counts = CountsOf(group, sum)) {
     AddKernelTime(group, *counts, labels);
-    if (counts->steps) AddSteps(*counts, labels);
+    if (counts->steps) AddSteps(group, *counts->steps, labels);
     if (counts->node) AddNode(*counts->node, labels);
   }
   builder_.CountSince(group.CreatedRealtimeNs());
@@ -104,7 +104,6 @@ void CommunicatorSeries::AddOther(const SeriesGroup& group) {
   if (counts == nullptr) return;
   AddKernelTime(group, *counts, labels);
   if (!counts->node || !counts->node->network) return;
-  builder_.CountSince(counts->node->since_realtime_ns);
   network_.AddBusBytes(*counts->node->network, labels);
 }
 
@@ -177,7 +176,7 @@ void CommunicatorSeries::AddPointToPoint(const SeriesGroup& group, LabelsId labe
 // The daemon counts these itself. Members with the same labels are summed, departed ones included.
 void CommunicatorSeries::AddArrivals(const SeriesGroup& group, LabelsId labels) {
   std::optional<collector::ArrivalCounts> sum;
-  for (const GroupMember& member : group.members) {
+  for (const GroupMember& member : group.Counted()) {
     const std::optional<collector::ArrivalCounts>& counts = member.communicator->arrivals;
     if (!counts) continue;
     if (!sum) sum.emplace();
@@ -207,11 +206,12 @@ void CommunicatorSeries::AddKernelTime(const SeriesGroup& group, const RankCount
   }
 }
 
-void CommunicatorSeries::AddSteps(const RankCounts& counts, LabelsId labels) {
-  builder_.CountSince(counts.steps->since_realtime_ns);
-  if (counts.node && counts.node->is_lowest)
-    builder_.Add(Metric::kRankSteps, labels, kNoLabels, static_cast<double>(counts.steps->steps));
-  AddStepWaits(*counts.steps, labels);
+void CommunicatorSeries::AddSteps(const SeriesGroup& group, const StepCounts& steps,
+                                  LabelsId labels) {
+  builder_.CountSince(steps.since_realtime_ns);
+  if (std::ranges::any_of(group.members, IsLowest))
+    builder_.Add(Metric::kRankSteps, labels, kNoLabels, static_cast<double>(steps.steps));
+  AddStepWaits(steps, labels);
 }
 
 // Where collectives or sizes are one series, it is that of the longest waits.
@@ -315,13 +315,12 @@ void CommunicatorSeries::AddInfo(std::span<const GroupMember* const> in_use, Lab
 void CommunicatorSeries::AddHistogram(Metric metric, const SeriesGroup& group, LabelsId labels,
                                       const FunctionGroup& functions) {
   if (!builder_.Serves(metric)) return;
-  const collector::CommunicatorSnapshot& first = *group.members.front().communicator;
+  const collector::CommunicatorSnapshot& first = *group.Counted().front().communicator;
   std::span<const uint64_t> counts = HistogramCounts(metric, first, functions.members.front());
-  // Departed counts may change with the next scrape.
-  if (group.members.size() > 1 || functions.members.size() > 1 ||
-      group.members.front().has_departed) {
+  // Sums change with the next scrape.
+  if (!group.sums.empty() || functions.members.size() > 1) {
     std::vector<uint64_t> sum(counts.size());
-    for (const GroupMember& member : group.members) {
+    for (const GroupMember& member : group.Counted()) {
       for (const Function function : functions.members) {
         std::ranges::transform(sum, HistogramCounts(metric, *member.communicator, function),
                                sum.begin(), std::plus<>());
@@ -339,7 +338,7 @@ void CommunicatorSeries::AddDurations(Metric metric, const SeriesGroup& group, L
   if (!builder_.Serves(metric)) return;
   collector::SizedDurations rest;
   std::array<collector::SizedDurations, kSizeClassCount> by_size;
-  for (const GroupMember& member : group.members) {
+  for (const GroupMember& member : group.Counted()) {
     for (const Function function : functions.members) {
       const collector::FunctionSnapshot& counts =
           member.communicator->functions[static_cast<size_t>(function)];

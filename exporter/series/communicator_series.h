@@ -41,7 +41,7 @@ class CommunicatorSeries {
   void AddPointToPoint(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions);
   void AddArrivals(const SeriesGroup& group, LabelsId labels);
   void AddKernelTime(const SeriesGroup& group, const RankCounts& counts, LabelsId labels);
-  void AddSteps(const RankCounts& counts, LabelsId labels);
+  void AddSteps(const SeriesGroup& group, const StepCounts& steps, LabelsId labels);
   void AddStepWaits(const StepCounts& steps, LabelsId labels);
   void AddNode(const NodeCounts& node, LabelsId labels);
   void AddGauges(std::span<const GroupMember* const> in_use, LabelsId labels);

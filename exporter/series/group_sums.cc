@@ -26,7 +26,7 @@ uint64_t SumOfSizes(const collector::FunctionSnapshot& counts, SizeRange range,
 }
 
 bool WasUsed(const SeriesGroup& group, Function function) {
-  return std::ranges::any_of(group.members, [&](const GroupMember& member) {
+  return std::ranges::any_of(group.Counted(), [&](const GroupMember& member) {
     return member.communicator->functions.IsInUse(static_cast<size_t>(function));
   });
 }
@@ -39,7 +39,7 @@ bool WasUsed(const SeriesGroup& group, const FunctionGroup& functions) {
 bool HasBusBytes(const SeriesGroup& group, const FunctionGroup& functions) {
   return std::ranges::any_of(functions.members, [&](Function function) {
     return WasUsed(group, function) &&
-           std::ranges::any_of(group.members, [&](const GroupMember& member) {
+           std::ranges::any_of(group.Counted(), [&](const GroupMember& member) {
              return HasBusBytes(function, member.communicator->ranks);
            });
   });
@@ -49,7 +49,7 @@ double SumOfBusBytes(const SeriesGroup& group, const FunctionGroup& functions, S
   double sum = 0;
   for (const Function function : functions.members) {
     std::map<uint64_t, uint64_t> timed_by_ranks;
-    for (const GroupMember& member : group.members) {
+    for (const GroupMember& member : group.Counted()) {
       const collector::FunctionSnapshot& counts =
           member.communicator->functions[static_cast<size_t>(function)];
       timed_by_ranks[member.communicator->ranks] +=
@@ -85,7 +85,7 @@ std::span<const uint64_t> HistogramCounts(Metric metric,
 
 std::array<uint64_t, collector::kTrafficCount> TimedByTraffic(const SeriesGroup& group) {
   std::array<uint64_t, collector::kTrafficCount> timed{};
-  for (const GroupMember& member : group.members) {
+  for (const GroupMember& member : group.Counted()) {
     for (size_t i = 0; i < kFunctionCount; ++i) {
       if (!member.communicator->functions.IsInUse(i)) continue;
       timed[static_cast<size_t>(collector::TrafficOf(static_cast<Function>(i)))] +=
@@ -97,7 +97,8 @@ std::array<uint64_t, collector::kTrafficCount> TimedByTraffic(const SeriesGroup&
 }
 
 bool IsTimed(const SeriesGroup& group) {
-  return std::ranges::any_of(group.members, [](const GroupMember& member) {
+  const auto& members = group.members.empty() ? group.sums : group.members;
+  return std::ranges::any_of(members, [](const GroupMember& member) {
     return member.communicator->timing_source != TimingSource::kNone;
   });
 }

@@ -19,7 +19,7 @@ namespace nccl_exporter::exporter {
 template <typename Value>
 uint128_t Sum(const SeriesGroup& group, std::span<const Function> functions, Value value) {
   uint128_t sum = 0;
-  for (const GroupMember& member : group.members) {
+  for (const GroupMember& member : group.Counted()) {
     for (const Function function : functions) {
       sum += value(member.communicator->functions[static_cast<size_t>(function)]);
     }

@@ -28,7 +28,7 @@ NetworkSeries::NetworkSeries(ExpositionBuilder& builder) : builder_(builder) {
 void NetworkSeries::Add(const SeriesGroup& group, LabelsId labels) const {
   if (!builder_.ServesDetail()) return;
   std::optional<collector::NetworkCounts> sum;
-  for (const GroupMember& member : group.members) AddKnown(sum, member.communicator->network);
+  for (const GroupMember& member : group.Counted()) AddKnown(sum, member.communicator->network);
   for (size_t i = 0; sum && i < kNetworkDirectionCount; ++i) {
     if (sum->directions[i].operations != 0)
       AddDirection(static_cast<NetworkDirection>(i), sum->directions[i], labels);

@@ -50,44 +50,38 @@ bool IsReplaced(const collector::ProcessSnapshot& process, const ProcessGroup& g
   });
 }
 
-void AddDeparted(ProcessGroup& sum, DepartedCounts& departed) {
-  const DepartedProcesses* const gone = departed.ProcessesOf(sum.labels);
-  if (gone == nullptr && sum.members.size() == 1) return;
-  for (const collector::ProcessSnapshot* process : sum.members)
-    departed.Remember(sum.labels, *process);
-  if (gone == nullptr) return;
-  for (size_t i = 0; i < kLossCount; ++i) sum.losses[i] += gone->losses[i];
-  collector::AddKnown(sum.counts, gone->counts);
-  sum.since_ns = std::min(sum.since_ns, gone->start_realtime_ns);
-}
-
 }  // namespace
 
-std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& cache,
-                                        DepartedCounts& departed) {
+std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& cache, KeptCounts& kept) {
   std::vector<ProcessGroup> processes;
   std::unordered_map<const LabelSet*, size_t> index;  // equal sets are one object of the cache
   for (const collector::ProcessSnapshot& process : book.node->processes) {
     const SharedLabels& labels = cache.OfProcess(process);
     if (!labels) continue;  // its user has no budget for new label sets
     const auto [entry, is_new] = index.try_emplace(labels.get(), processes.size());
-    if (is_new)
-      processes.push_back({.labels = labels, .members = {}, .since_ns = process.start_realtime_ns});
+    if (is_new) {
+      const ProcessCounts* const counts = book.Of(process);
+      processes.push_back({.labels = labels,
+                           .members = {},
+                           .losses = process.losses,
+                           .counts = counts ? std::optional(*counts) : std::nullopt,
+                           .since_ns = process.start_realtime_ns});
+    }
     ProcessGroup& sum = processes[entry->second];
     sum.members.push_back(&process);
-    for (size_t i = 0; i < kLossCount; ++i) sum.losses[i] += process.losses[i];
-    if (const ProcessCounts* const counts = book.Of(process))
-      collector::AddKnown(sum.counts, std::optional(*counts));
     sum.is_alive |= process.is_alive;
     if (process.is_alive) sum.unread += process.unread_in_use;
     if (process.is_stopped) sum.is_stopped = sum.is_stopped.value_or(false) || *process.is_stopped;
-    sum.since_ns = std::min(sum.since_ns, process.start_realtime_ns);
   }
   for (ProcessGroup& group : processes) {
     group.is_halted = std::ranges::any_of(group.members, [&](const auto* process) {
       return process->IsHalted() && !IsReplaced(*process, group);
     });
-    AddDeparted(group, departed);
+    const ProcessSum* const sum = kept.CountShared(group.labels, group.members);
+    if (sum == nullptr) continue;
+    group.losses = sum->losses;
+    group.counts = sum->counts;
+    group.since_ns = sum->since_realtime_ns;
   }
   return processes;
 }

@@ -14,7 +14,7 @@
 #include "exporter/exposition/exposition.h"
 #include "exporter/ledger/book.h"
 #include "exporter/series/exposition_builder.h"
-#include "exporter/series/kept/departed_counts.h"
+#include "exporter/series/kept/kept_counts.h"
 #include "exporter/series/labels/label_cache.h"
 #include "exporter/series/series_group.h"
 
@@ -43,9 +43,8 @@ struct ProcessGroup {
   uint64_t uid() const { return members.front()->uid; }
 };
 
-// All processes of a book. Those that share labels are remembered in `departed`.
-std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& labels,
-                                        DepartedCounts& departed);
+// All processes of a book.
+std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& labels, KeptCounts& kept);
 
 // The ended processes among them that another one replaces.
 ReplacedProcesses ReplacedProcessesOf(const std::vector<ProcessGroup>& groups);

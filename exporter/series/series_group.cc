@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "exporter/series/kept/departed_counts.h"
+#include "exporter/series/kept/kept_counts.h"
 #include "exporter/series/labels/label_cache.h"
 
 namespace nccl_exporter::exporter {
@@ -18,8 +18,8 @@ std::vector<const GroupMember*> SeriesGroup::InUse() const {
   }
   if (!in_use.empty()) return in_use;
   const auto age = [](const GroupMember& member) {
-    return std::tuple(!member.has_departed, !member.is_replaced,
-                      member.communicator->created_realtime_ns, member.communicator->generation);
+    return std::tuple(!member.is_replaced, member.communicator->created_realtime_ns,
+                      member.communicator->generation);
   };
   const GroupMember& newest = *std::ranges::max_element(members, {}, age);
   if (!newest.is_replaced) in_use.push_back(&newest);
@@ -28,14 +28,14 @@ std::vector<const GroupMember*> SeriesGroup::InUse() const {
 
 int64_t SeriesGroup::CreatedRealtimeNs() const {
   int64_t created = std::numeric_limits<int64_t>::max();
-  for (const GroupMember& member : members)
+  for (const GroupMember& member : Counted())
     created = std::min(created, member.communicator->created_realtime_ns);
   return created;
 }
 
 SeriesGroups::SeriesGroups(const Book& book, const ReplacedProcesses& replaced, LabelCache& labels,
-                           const DepartedCounts& departed)
-    : labels_(labels), departed_(departed) {
+                           KeptCounts& kept)
+    : labels_(labels) {
   for (const collector::ProcessSnapshot& process : book.node->processes) {
     for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
       const GroupMember member{.process = &process,
@@ -56,13 +56,12 @@ SeriesGroups::SeriesGroups(const Book& book, const ReplacedProcesses& replaced, 
       }
     }
   }
+  for (SeriesGroup& group : named_.groups) kept.CountShared(group);
 }
 
 void SeriesGroups::Fold(const std::vector<size_t>& groups) {
   for (const size_t i : groups) {
-    for (const GroupMember& member : named_.groups[i].members) {
-      if (!member.has_departed) AddToOthers(member);
-    }
+    for (const GroupMember& member : named_.groups[i].members) AddToOthers(member);
   }
   // From here on named_ is only read; its index is not kept up.
   size_t next = 0, kept = 0;
@@ -84,10 +83,7 @@ void SeriesGroups::AddToOthers(const GroupMember& member) {
 
 void SeriesGroups::Add(const SharedLabels& labels, const GroupMember& member, Table& table) {
   const auto [entry, is_new] = table.index.try_emplace(labels.get(), table.groups.size());
-  if (is_new) {
-    table.groups.push_back({.labels = labels, .members = {}});
-    departed_.AppendTo(labels, table.groups.back().members);
-  }
+  if (is_new) table.groups.push_back({.labels = labels, .members = {}});
   table.groups[entry->second].members.push_back(member);
 }
 

@@ -8,7 +8,7 @@
 //     retention time.
 //   - Two processes outside any job report the same id and rank.
 //   - Labels are dropped.
-//   - The label is comm="other", which has a sum of its own (other_counts.h).
+//   - The label is comm="other", which has a sum of its own (kept_counts.h).
 // Then counters and histograms are summed, gauges are merged as their rows say
 // (communicator_series.cc), and each member in use has its own info metrics.
 #pragma once
@@ -26,7 +26,7 @@
 
 namespace nccl_exporter::exporter {
 
-class DepartedCounts;
+class KeptCounts;
 class LabelCache;
 
 // Processes that have ended, while a living one has their labels (process_series.h).
@@ -37,23 +37,28 @@ struct GroupMember {
   const collector::CommunicatorSnapshot* communicator = nullptr;
   const RankCounts* counts = nullptr;             // null: the book has none
   const ProcessCounts* process_counts = nullptr;  // null: the book has none
-  bool has_departed = false;  // the last counts of members that are gone: see departed_counts.h
   // Its process is replaced: it has counters alone. nccl_process_halted is 0 for its labels, so the
   // rules would take its last state for that of a living rank. Without it the rank is missing.
   bool is_replaced = false;
 
-  bool IsInUse() const { return !has_departed && process->is_alive && !communicator->is_closed; }
+  bool IsInUse() const { return process->is_alive && !communicator->is_closed; }
 };
 
 struct SeriesGroup {
   SharedLabels labels;
-  std::vector<GroupMember> members;  // in SeriesGroups at least one that has not departed
+  std::vector<GroupMember> members;  // in SeriesGroups at least one
+  // Counts of all that have had these labels, by number of ranks: communicators without a process.
+  // None while one member alone has had them.
+  std::vector<GroupMember> sums = {};
+
+  // Those whose counts the series have.
+  const std::vector<GroupMember>& Counted() const { return sums.empty() ? members : sums; }
 
   // The members whose state is that of the group: those in use. If none is, the one created last of
   // those that are not replaced. None if all are.
   std::vector<const GroupMember*> InUse() const;
 
-  // When the first member was created: sums count since then.
+  // When the first one that is counted was created: sums count since then.
   int64_t CreatedRealtimeNs() const;
 };
 
@@ -63,7 +68,7 @@ class SeriesGroups {
   // Leaves out communicators whose id is not known yet. Keeps references to the arguments, but for
   // `replaced`.
   SeriesGroups(const Book& book, const ReplacedProcesses& replaced, LabelCache& labels,
-               const DepartedCounts& departed);
+               KeptCounts& kept);
 
   // Moves the members of these groups, indices of named() in order, to comm="other".
   void Fold(const std::vector<size_t>& groups);
@@ -90,7 +95,6 @@ class SeriesGroups {
   void AddToOthers(const GroupMember& member);
 
   LabelCache& labels_;
-  const DepartedCounts& departed_;
   Table named_;
   Table others_;
   std::vector<GroupMember> unbudgeted_;

@@ -49,9 +49,8 @@ class SnapshotFamilies {
     AddSegments();
     memory_.labels.SetTime(snapshot_.taken_realtime_ns);
     const std::vector<ProcessGroup> processes =
-        ProcessGroups(book_, memory_.labels, scrape_memory_.departed);
-    SeriesGroups groups(book_, ReplacedProcessesOf(processes), memory_.labels,
-                        scrape_memory_.departed);
+        ProcessGroups(book_, memory_.labels, scrape_memory_.kept);
+    SeriesGroups groups(book_, ReplacedProcessesOf(processes), memory_.labels, scrape_memory_.kept);
     for (const GroupMember& member : groups.unbudgeted()) {
       drops_.Add(member.process->uid, SeriesLoss::kNew, 1);
       folded_of_[member.process] += member.IsInUse();
@@ -64,7 +63,6 @@ class SnapshotFamilies {
     }
     process_series_.AddUnserved(processes, folded_of_);
     AddOthers(groups);
-    for (const SeriesGroup& group : groups.named()) RememberShared(group);
     EndMemory();
     memory_.labels.Sweep();
     return drops_;
@@ -135,10 +133,7 @@ class SnapshotFamilies {
   }
 
   // The user whose share the samples take. If dropped labels merge users, that is the first one.
-  static uint64_t UserOf(const SeriesGroup& group) {
-    const auto present = std::ranges::find(group.members, false, &GroupMember::has_departed);
-    return present->process->uid;
-  }
+  static uint64_t UserOf(const SeriesGroup& group) { return group.members.front().process->uid; }
 
   using Samples = ExpositionBuilder::Samples;
 
@@ -231,7 +226,7 @@ class SnapshotFamilies {
   static int UseOf(const SeriesGroup& group) {
     int use = 2;
     for (const GroupMember& member : group.members) {
-      if (member.has_departed || member.communicator->is_closed) continue;
+      if (member.communicator->is_closed) continue;
       use = std::min(use, member.process->is_alive ? 0 : 1);
     }
     return use;
@@ -295,17 +290,12 @@ class SnapshotFamilies {
         folded.push_back(i);
         for (const GroupMember& member : group.members)
           folded_of_[member.process] += member.IsInUse();
-        RememberShared(group);  // for when it has series again
       } else {
         communicators_.AddNamed(group, level == DetailLevel::kAll);
       }
     }
     scrape_memory_.reduced = std::move(reduced);
     groups.Fold(folded);
-  }
-
-  void RememberShared(const SeriesGroup& group) {
-    if (group.members.size() > 1) scrape_memory_.departed.Remember(group.labels, group.members);
   }
 
   // `whole`: what it is if there are not even alert series.
@@ -329,7 +319,7 @@ class SnapshotFamilies {
                              [&](const SeriesGroup* other) { return members[UserOf(*other)]; });
     for (const SeriesGroup* other : order) {
       builder_.SetMark(mark_);
-      communicators_.AddOther(scrape_memory_.others.Count(*other));
+      communicators_.AddOther(scrape_memory_.kept.CountOther(*other));
       if (builder_.samples() <= series_limit_) continue;
       drops_.Add(UserOf(*other), SeriesLoss::kLeftOut, builder_.SamplesSince(mark_).All());
       builder_.RollBack(mark_);
@@ -340,8 +330,7 @@ class SnapshotFamilies {
     std::set<SharedLabels> jobs;
     for (const collector::ProcessSnapshot& process : snapshot_.processes)
       if (const SharedLabels& labels = memory_.labels.OfOthers(process)) jobs.insert(labels);
-    scrape_memory_.others.End(jobs);
-    scrape_memory_.departed.End();
+    scrape_memory_.kept.End(jobs);
   }
 
   const Book& book_;
@@ -368,8 +357,7 @@ SeriesDrops AddSnapshotFamilies(std::shared_ptr<const Book> book, size_t series_
                                 SeriesMemory& memory, Exposition& exposition, Collect collect) {
   exposition.owners.push_back(book);
   ScrapeMemory& scrape_memory = collect == Collect::kAlerts ? memory.alerts : memory.whole;
-  scrape_memory.departed.Begin(book);
-  scrape_memory.others.Begin(book);
+  scrape_memory.kept.Begin(book);
   return SnapshotFamilies(*book, series_limit, memory, scrape_memory, exposition).Add();
 }
 

@@ -32,8 +32,7 @@
 #include "exporter/ledger/book.h"
 #include "exporter/series/collect.h"
 #include "exporter/series/function_groups.h"
-#include "exporter/series/kept/departed_counts.h"
-#include "exporter/series/kept/other_counts.h"
+#include "exporter/series/kept/kept_counts.h"
 #include "exporter/series/labels/label_cache.h"
 #include "exporter/series/metric_filter.h"
 #include "proto/code_table.h"
@@ -57,8 +56,7 @@ enum class DetailLevel : uint8_t {
 // State that one scrape leaves to the next of its kind. Scrapes of another kind see members at
 // other times, and have other last counts of those that are gone.
 struct ScrapeMemory {
-  DepartedCounts departed;
-  OtherCounts others;
+  KeptCounts kept;
   std::map<SharedLabels, DetailLevel> reduced;  // communicators that lost detail
 };
 

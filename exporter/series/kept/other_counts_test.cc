@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // comm="other" while communicators are folded into it and get their series back.
-#include "exporter/series/kept/other_counts.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

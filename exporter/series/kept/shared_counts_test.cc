@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the counts that are kept of communicators that are gone.
-#include "exporter/series/kept/departed_counts.h"
-
+// Sums of communicators with the same labels, which come and go.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "exporter/series/kept/kept_counts.h"
 #include "exporter/testing/scraped_node.h"
 
 namespace nccl_exporter::exporter {
@@ -38,39 +37,37 @@ class Scrapes {
   // Sums that are kept, by process.
   std::vector<size_t> Scrape(std::vector<collector::ProcessSnapshot> processes) {
     const auto book = std::make_shared<Book>(BookOf(NodeOf(std::move(processes))));
-    departed_.Begin(book);
-    std::vector<size_t> kept;
+    kept_.Begin(book);
+    std::vector<size_t> sums;
     for (const collector::ProcessSnapshot& process : book->node->processes) {
-      while (labels_.size() <= kept.size()) labels_.push_back(std::make_shared<LabelSet>(Labels{}));
-      const SharedLabels& labels = labels_[kept.size()];
-      std::vector<GroupMember> members;
-      departed_.AppendTo(labels, members);
-      kept.push_back(members.size());
+      while (labels_.size() <= sums.size()) labels_.push_back(std::make_shared<LabelSet>(Labels{}));
+      SeriesGroup group{.labels = labels_[sums.size()], .members = {}};
       for (const collector::CommunicatorSnapshot& communicator : process.communicators)
-        members.push_back({.process = &process, .communicator = &communicator});
-      departed_.Remember(labels, members);
+        group.members.push_back({.process = &process, .communicator = &communicator});
+      kept_.CountShared(group);
+      sums.push_back(group.sums.size());
     }
-    departed_.End();
-    return kept;
+    kept_.End({});
+    return sums;
   }
 
  private:
-  DepartedCounts departed_;
+  KeptCounts kept_;
   std::vector<SharedLabels> labels_;
 };
 
-TEST(DepartedCountsTest, NumbersOfRanksThatChangeWithEachScrapeTakeNoMoreMemory) {
+TEST(SharedCountsTest, NumbersOfRanksThatChangeWithEachScrapeTakeNoMoreMemory) {
   Scrapes scrapes;
   constexpr size_t kSlots = 100;
   for (uint64_t i = 1; i <= 20; ++i) {
     const std::vector<size_t> kept =
-        scrapes.Scrape({Made(1000, i, i * kSlots, kSlots), Made(1001, i, 8 + i, 1)});
+        scrapes.Scrape({Made(1000, i, i * kSlots, kSlots), Made(1001, i, 8 + i, 2)});
     EXPECT_LE(kept[0], 1 + kMostFurtherSums);
-    EXPECT_EQ(kept[1], i - 1) << "no user pays for another";
+    EXPECT_EQ(kept[1], i + 1) << "no user pays for another";
   }
 }
 
-TEST(DepartedCountsTest, BeyondTheLimitNoSeriesDecreases) {
+TEST(SharedCountsTest, BeyondTheLimitNoSeriesDecreases) {
   SeriesMemory memory;
   double bus_bytes = 0, operations = 0;
   constexpr size_t kSlots = 100;

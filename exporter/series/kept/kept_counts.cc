@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/series/kept/kept_counts.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+namespace nccl_exporter::exporter {
+namespace {
+
+const collector::CommunicatorSnapshot kNothing;
+
+// The counts that a sum has of each type.
+constexpr auto FieldsOf(const collector::SizeClassSnapshot&) {
+  using Size = collector::SizeClassSnapshot;
+  return std::tuple(&Size::operations, &Size::bytes, &Size::timed_operations, &Size::timed_bytes,
+                    &Size::busy_ns);
+}
+constexpr auto FieldsOf(const collector::FunctionSnapshot&) {
+  using Counts = collector::FunctionSnapshot;
+  return std::tuple(&Counts::calls, &Counts::completed, &Counts::sizes, &Counts::duration,
+                    &Counts::duration_by_size, &Counts::bandwidth, &Counts::bandwidth_sum_kib);
+}
+constexpr auto FieldsOf(const collector::ArrivalCounts&) {
+  using Counts = collector::ArrivalCounts;
+  return std::tuple(&Counts::compared, &Counts::last, &Counts::lateness_ns, &Counts::estimated);
+}
+constexpr auto FieldsOf(const collector::NetworkDirectionCounts&) {
+  using Counts = collector::NetworkDirectionCounts;
+  return std::tuple(&Counts::wait_ns, &Counts::bytes, &Counts::operations);
+}
+constexpr auto FieldsOf(const collector::NetworkCounts&) {
+  return std::tuple(&collector::NetworkCounts::directions);
+}
+constexpr auto FieldsOf(const collector::NetworkBusBytes&) {
+  return std::tuple(&collector::NetworkBusBytes::all, &collector::NetworkBusBytes::timed);
+}
+constexpr auto FieldsOf(const LargeCounts&) {
+  return std::tuple(&LargeCounts::timed_operations, &LargeCounts::bus_bytes, &LargeCounts::busy_ns);
+}
+constexpr auto FieldsOf(const StepCounts&) {
+  return std::tuple(&StepCounts::steps, &StepCounts::waits_ns);
+}
+constexpr auto FieldsOf(const NodeCounts&) {
+  return std::tuple(&NodeCounts::progress, &NodeCounts::compared, &NodeCounts::large,
+                    &NodeCounts::network);
+}
+constexpr auto FieldsOf(const RankCounts&) {
+  return std::tuple(&RankCounts::kernel_ns, &RankCounts::steps, &RankCounts::node);
+}
+constexpr auto FieldsOf(const ProcessCounts&) {
+  return std::tuple(&ProcessCounts::kernel_ns, &ProcessCounts::point_to_point_operations);
+}
+constexpr auto FieldsOf(const ProcessSum&) {
+  return std::tuple(&ProcessSum::losses, &ProcessSum::counts);
+}
+
+// Each Add() adds to `sum` what `now` has more than `before`. A count that decreases, as only a
+// damaged segment has, counts as unchanged. Members of a class, so that each finds all others.
+struct Increase {
+  static void Add(uint64_t now, uint64_t before, uint64_t& sum) {
+    if (now > before) sum += now - before;
+  }
+  template <typename Count, size_t kSize>
+  static void Add(const std::array<Count, kSize>& now, const std::array<Count, kSize>& before,
+                  std::array<Count, kSize>& sum) {
+    for (size_t i = 0; i < kSize; ++i) Add(now[i], before[i], sum[i]);
+  }
+  template <typename Key, typename Count>
+  static void Add(const std::map<Key, Count>& now, const std::map<Key, Count>& before,
+                  std::map<Key, Count>& sum) {
+    for (const auto& [key, count] : now) {
+      const auto old = before.find(key);
+      Add(count, old == before.end() ? Count{} : old->second, sum[key]);
+    }
+  }
+  // Where it is known now.
+  template <typename Count>
+  static void Add(const std::optional<Count>& now, const std::optional<Count>& before,
+                  std::optional<Count>& sum) {
+    if (!now) return;
+    if (!sum) {
+      sum.emplace();
+      if constexpr (HasStart<Count>) sum->since_realtime_ns = now->since_realtime_ns;
+    }
+    Add(*now, before.value_or(Count{}), *sum);
+  }
+  static void Add(const collector::SizedDurations& now, const collector::SizedDurations& before,
+                  collector::SizedDurations& sum) {
+    sum.counts.resize(std::max(sum.counts.size(), now.counts.size()));
+    for (size_t i = 0; i < now.counts.size(); ++i)
+      Add(now.counts[i], before.counts.empty() ? 0 : before.counts[i], sum.counts[i]);
+    Add(now.busy_ns, before.busy_ns, sum.busy_ns);
+  }
+  static void Add(const collector::CommunicatorSnapshot& now,
+                  const collector::CommunicatorSnapshot& before,
+                  collector::CommunicatorSnapshot& sum) {
+    for (size_t i = 0; i < now.functions.size(); ++i) {
+      if (now.functions.IsInUse(i))
+        Add(now.functions[i], before.functions[i], sum.functions.Change(i));
+    }
+    Add(now.arrivals, before.arrivals, sum.arrivals);
+    Add(now.network, before.network, sum.network);
+    if (now.timing_source != TimingSource::kNone) sum.timing_source = now.timing_source;
+  }
+  template <typename Counts>
+  requires requires(const Counts& counts) { FieldsOf(counts); }
+  static void Add(const Counts& now, const Counts& before, Counts& sum) {
+    std::apply([&](auto... field) { (Add(now.*field, before.*field, sum.*field), ...); },
+               FieldsOf(now));
+    if constexpr (HasStart<Counts>)
+      sum.since_realtime_ns = std::min(sum.since_realtime_ns, now.since_realtime_ns);
+  }
+
+ private:
+  template <typename Counts>
+  static constexpr bool HasStart = requires(Counts counts) {
+    counts.since_realtime_ns;
+  };
+};
+
+}  // namespace
+
+KeptCounts::CommunicatorKey KeptCounts::KeyOf(const GroupMember& member) {
+  const collector::CommunicatorSnapshot& communicator = *member.communicator;
+  return {member.process->file, communicator.slot, communicator.generation, communicator.id,
+          communicator.rank};
+}
+
+void KeptCounts::Begin(std::shared_ptr<const Book> book) {
+  ++scrape_;
+  before_ = std::exchange(latest_, std::move(book));
+  communicators_before_.clear();
+  if (before_ == nullptr) return;
+  for (const collector::ProcessSnapshot& process : before_->node->processes) {
+    for (const collector::CommunicatorSnapshot& communicator : process.communicators)
+      communicators_before_[KeyOf({.process = &process, .communicator = &communicator})] = {
+          .communicator = &communicator, .counts = before_->Of(process, communicator)};
+  }
+}
+
+void KeptCounts::CountShared(SeriesGroup& group) {
+  if (group.members.size() == 1 && !sums_.contains(group.labels)) return;
+  Sums& sums =
+      sums_.try_emplace(group.labels, Sums{group.members.front().process->uid}).first->second;
+  sums.counted_in = scrape_;
+  const std::set<CommunicatorKey> members_before = std::exchange(sums.members, {});
+  for (const GroupMember& member : group.members) {
+    const CommunicatorKey key = KeyOf(member);
+    const auto before = members_before.contains(key) ? communicators_before_.find(key)
+                                                     : communicators_before_.end();
+    Add(member, before == communicators_before_.end() ? Counts{&kNothing} : before->second,
+        member.communicator->created_realtime_ns, sums);
+    sums.members.insert(key);
+  }
+  group.sums = MembersOf(sums);
+}
+
+std::vector<GroupMember> KeptCounts::MembersOf(const Sums& sums) {
+  std::vector<GroupMember> members;
+  for (const auto& [ranks, sum] : sums.by_ranks)
+    members.push_back(
+        {.communicator = &sum.communicator, .counts = sum.counts ? &*sum.counts : nullptr});
+  return members;
+}
+
+SeriesGroup KeptCounts::CountOther(const SeriesGroup& other) {
+  Sums& sums =
+      sums_.try_emplace(other.labels, Sums{other.members.front().process->uid}).first->second;
+  for (const GroupMember& member : other.members)
+    Add(member, BeforeFolded(member), latest_->node->taken_realtime_ns, sums);
+  return {.labels = other.labels, .members = {}, .sums = MembersOf(sums)};
+}
+
+KeptCounts::Counts KeptCounts::BeforeFolded(const GroupMember& member) const {
+  const auto found = communicators_before_.find(KeyOf(member));
+  if (found != communicators_before_.end()) return found->second;
+  const int64_t created_ns = member.communicator->is_overflow
+                                 ? member.process->start_realtime_ns
+                                 : member.communicator->created_realtime_ns;
+  const bool is_new =
+      before_ != nullptr && created_ns >= before_->node->taken_realtime_ns - kLatestSightNs;
+  if (is_new) return {.communicator = &kNothing};
+  return {.communicator = member.communicator, .counts = member.counts};
+}
+
+void KeptCounts::Add(const GroupMember& member, const Counts& before, int64_t created_realtime_ns,
+                     Sums& sums) {
+  Sum& sum = SumFor(member.communicator->ranks, created_realtime_ns, sums);
+  int64_t& created = sum.communicator.created_realtime_ns;
+  created = std::min(created, created_realtime_ns);
+  Increase::Add(*member.communicator, *before.communicator, sum.communicator);
+  if (member.counts == nullptr) return;
+  if (!sum.counts) sum.counts.emplace();
+  Increase::Add(*member.counts, before.counts == nullptr ? RankCounts() : *before.counts,
+                *sum.counts);
+}
+
+KeptCounts::Sum& KeptCounts::SumFor(uint64_t ranks, int64_t created_realtime_ns, Sums& sums) {
+  auto sum = sums.by_ranks.lower_bound(ranks);
+  if (sum != sums.by_ranks.end() && sum->first == ranks) return sum->second;
+  size_t& further = further_[sums.uid];
+  if (sums.by_ranks.empty() || further < kMostFurtherSums) {
+    if (!sums.by_ranks.empty()) ++further;
+    sum = sums.by_ranks.try_emplace(ranks).first;
+    sum->second.communicator.created_realtime_ns = created_realtime_ns;
+  } else if (sum == sums.by_ranks.end()) {
+    auto highest = sums.by_ranks.extract(std::prev(sum));
+    highest.key() = ranks;
+    sum = sums.by_ranks.insert(std::move(highest)).position;
+  }
+  sum->second.communicator.ranks = sum->first;
+  return sum->second;
+}
+
+const ProcessSum* KeptCounts::CountShared(
+    const SharedLabels& labels, std::span<const collector::ProcessSnapshot* const> members) {
+  if (members.size() == 1 && !process_sums_.contains(labels)) return nullptr;
+  const auto [place, is_new] = process_sums_.try_emplace(labels);
+  auto& [sum, members_kept, counted_in] = place->second;
+  counted_in = scrape_;
+  const std::map<ProcessKey, ProcessSum> members_before = std::exchange(members_kept, {});
+  for (const collector::ProcessSnapshot* process : members) {
+    const ProcessKey key(process->file, process->start_realtime_ns);
+    const ProcessCounts* const counts = latest_->Of(*process);
+    const ProcessSum now{.losses = process->losses,
+                         .counts = counts ? std::optional(*counts) : std::nullopt,
+                         .since_realtime_ns = process->start_realtime_ns};
+    if (is_new && members_kept.empty()) sum.since_realtime_ns = now.since_realtime_ns;
+    const auto before = members_before.find(key);
+    Increase::Add(now, before == members_before.end() ? ProcessSum{} : before->second, sum);
+    members_kept.emplace(key, now);
+  }
+  return &sum;
+}
+
+void KeptCounts::End(const std::set<SharedLabels>& others) {
+  std::erase_if(sums_, [&](const auto& item) {
+    return item.second.counted_in != scrape_ && !others.contains(item.first);
+  });
+  std::erase_if(process_sums_, [&](const auto& item) { return item.second.counted_in != scrape_; });
+  further_.clear();
+  for (const auto& [labels, sums] : sums_) further_[sums.uid] += sums.by_ranks.size() - 1;
+  before_.reset();
+  communicators_before_.clear();
+  if (sums_.empty()) latest_.reset();
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// KeptCounts, what communicators and processes with the same labels have counted together, those
+// that are gone included. For the thread that makes the scrape.
+//
+// If a sum drops when one of its members goes, PromQL takes this for a reset and counts the rest of
+// the sum once more: rate() would show a peak that never happened. So each scrape adds to a sum
+// what its members have counted since the scrape before. There are two kinds of sums:
+//   - Where several members share a label set, all that each has counted is added when it comes.
+//   The
+//     sum is kept until the last member is gone and the series ends.
+//   - A communicator is folded into comm="other" and gets its series back as others come and go. It
+//     has the counts of its whole life, by which the sum would rise and fall. So what it has
+//     counted since the scrape before is added, also if it had series of its own in that one. If
+//     the snapshot before lacks it, its counts are new if it was created since. Else its past is
+//     not known, and not counted: the sum starts at 0, which PromQL takes as it is after a restart
+//     of the daemon. It is kept while the snapshots have a process of its job.
+//
+// Only sums have a cost: while there are some, the book before the present one stays in memory.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "collector/node_snapshot.h"
+#include "exporter/ledger/book.h"
+#include "exporter/series/series_group.h"
+
+namespace nccl_exporter::exporter {
+
+// Between a communicator's creation and the first snapshot that has it, at most: its initialization
+// on the GPU, and a look through the directories.
+inline constexpr int64_t kLatestSightNs = 5'000'000'000;
+
+// Sums of a user beyond the first of each label set, which differ in their number of ranks. Where
+// `comm` is dropped, eight GPUs with communicators of five sizes need 32. A segment may claim
+// another number of ranks at each scrape. Beyond the limit, counts are added to the sum with the
+// next higher number of ranks: bus bytes grow with it, so no series decreases.
+inline constexpr size_t kMostFurtherSums = 256;
+
+// Counts of processes with the same labels.
+struct ProcessSum {
+  std::array<uint64_t, kLossCount> losses{};
+  std::optional<ProcessCounts> counts = {};  // without progress
+  int64_t since_realtime_ns = 0;             // start of the first
+};
+
+// Per scrape: Begin(), the others for each label set, End(). If a scrape fails before its end, the
+// next one does not count what the failed one has not.
+class KeptCounts {
+ public:
+  void Begin(std::shared_ptr<const Book> book);
+
+  // Fills the sums of the group, if several members share or have shared its labels. They are valid
+  // until the next Begin().
+  void CountShared(SeriesGroup& group);
+  // The sums of comm="other" in place of its members, valid until the next Begin().
+  SeriesGroup CountOther(const SeriesGroup& other);
+  // Null if one process alone has had these labels.
+  const ProcessSum* CountShared(const SharedLabels& labels,
+                                std::span<const collector::ProcessSnapshot* const> members);
+
+  // Forgets sums of label sets that were not counted in this scrape, but for `others`: the labels
+  // of comm="other" of all processes in the snapshot.
+  void End(const std::set<SharedLabels>& others);
+
+ private:
+  // Which process or communicator is the same in two snapshots. A file system may give the inode
+  // number of a removed file to the next one: the time of start distinguishes them.
+  using ProcessKey = std::tuple<collector::FileKey, int64_t>;
+  using CommunicatorKey = std::tuple<collector::FileKey, uint32_t, uint64_t, uint64_t, uint64_t>;
+  static CommunicatorKey KeyOf(const GroupMember& member);
+
+  struct Counts {
+    const collector::CommunicatorSnapshot* communicator = nullptr;
+    const RankCounts* counts = nullptr;  // null: the book has none
+  };
+  struct Sum {
+    collector::CommunicatorSnapshot communicator;
+    std::optional<RankCounts> counts;
+  };
+  struct Sums {
+    uint64_t uid = 0;                        // of the first member
+    std::map<uint64_t, Sum> by_ranks = {};   // by number of ranks, on which bus bytes depend
+    std::set<CommunicatorKey> members = {};  // of the latest scrape; not of comm="other"
+    uint64_t counted_in = 0;                 // number of the latest scrape
+  };
+  struct ProcessSums {
+    ProcessSum sum;
+    std::map<ProcessKey, ProcessSum> members;  // their counts at the latest scrape
+    uint64_t counted_in = 0;
+  };
+
+  // Adds what the member has counted since `before`. A new sum counts since `created_realtime_ns`.
+  void Add(const GroupMember& member, const Counts& before, int64_t created_realtime_ns,
+           Sums& sums);
+  static std::vector<GroupMember> MembersOf(const Sums& sums);
+  Sum& SumFor(uint64_t ranks, int64_t created_realtime_ns, Sums& sums);
+  // The counts from which on those of a member of comm="other" are new.
+  Counts BeforeFolded(const GroupMember& member) const;
+
+  std::map<SharedLabels, Sums> sums_;
+  std::map<SharedLabels, ProcessSums> process_sums_;
+  uint64_t scrape_ = 0;                 // number of this one
+  std::map<uint64_t, size_t> further_;  // sums beyond the first of each label set, by user
+  std::shared_ptr<const Book> latest_;  // null: there are no sums
+  std::shared_ptr<const Book> before_;  // null: none is known
+  std::map<CommunicatorKey, Counts> communicators_before_;
+};
+
+}  // namespace nccl_exporter::exporter
