@@ -7,20 +7,39 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <tuple>
 #include <utility>
 
 #include "exporter/trace/certain_waits.h"
 #include "exporter/trace/chrome_events.h"
 #include "exporter/trace/trace_section.h"
+#include "proto/collective.h"
+#include "proto/network_state.h"
 
 namespace nccl_exporter::exporter {
 namespace {
 
-using collector::NodeTrace;
 using collector::TracedCommunicator;
 using collector::TracedOperation;
 using collector::TracedProcess;
+
+constexpr int64_t kNsPerUs = 1000;
+constexpr double kBytesPerGb = 1e9;
+
+double Us(int64_t ns) { return static_cast<double>(ns) / static_cast<double>(kNsPerUs); }
+
+std::string NameOf(Function function) { return std::string(TraitsOf(function).name); }
+
+// Bytes per second; nothing if the operation shares its launch, or has no factor.
+std::optional<uint64_t> BusBandwidthOf(const TracedCommunicator& communicator,
+                                       const TracedOperation& operation) {
+  if (operation.members != 1 || operation.stop_ns <= operation.start_ns) return std::nullopt;
+  const uint64_t bandwidth =
+      BusBandwidth(operation.function, operation.bytes, static_cast<uint32_t>(communicator.ranks),
+                   static_cast<uint64_t>(operation.stop_ns - operation.start_ns));
+  return bandwidth == 0 ? std::nullopt : std::optional(bandwidth);
+}
 
 int64_t RealtimeOf(const ClockAlignment& alignment, size_t clock, int64_t time_ns) {
   return time_ns + alignment.OffsetAt(clock, time_ns) +
@@ -44,7 +63,8 @@ class TraceDrawing {
   TraceDrawing(const ClockAlignment& alignment, int64_t base_ns, int64_t first_pid)
       : alignment_(alignment),
         nodes_(alignment.nodes()),
-        events_(alignment.nodes(), base_ns, first_pid) {}
+        ranks_(alignment.nodes()),
+        events_(base_ns, first_pid) {}
 
   std::string Draw() {
     for (const auto& [n, p] : ProcessesInOrder()) {
@@ -73,19 +93,32 @@ class TraceDrawing {
   int64_t RealtimeOf(size_t clock, int64_t time_ns) const {
     return exporter::RealtimeOf(alignment_, clock, time_ns);
   }
-  std::optional<int64_t> UncertaintyOf(size_t clock, int64_t time_ns) const {
-    const OffsetBounds bounds = alignment_.At(clock, time_ns);
-    return bounds.is_known() ? std::optional(bounds.Uncertainty()) : std::nullopt;
+
+  // The global rank, where it is known, and that of the communicator. A negative one is not known.
+  void WriteRank(const TracePlace& place, const std::string& name, int64_t number) {
+    if (number < 0) return;
+    const auto rank = static_cast<uint64_t>(number);
+    if (const auto global =
+            ranks_.GlobalOf(place.ProcessIn(nodes_), place.CommunicatorIn(nodes_), rank))
+      events_.WriteArgument(name, *global);
+    events_.WriteArgument("comm_" + name, rank);
   }
-  static TraceSlice SliceOf(const Drawn& of, SliceKind kind, size_t track, const Part& part) {
-    const auto& [begin_ns, end_ns, operation] = part;
-    return {.kind = kind,
-            .process = of.process,
-            .track = track,
-            .begin_ns = begin_ns,
-            .end_ns = end_ns,
-            .place = of.place,
-            .operation = operation};
+  // `operation`: of any kind that has a function; null if it is not known.
+  template <typename Operation>
+  void WriteOperation(const TracePlace& place, const Operation* operation) {
+    const TracedCommunicator& communicator = place.CommunicatorIn(nodes_);
+    events_.WriteArgument("comm", fmt::format("{:016x}", communicator.id));
+    if (operation == nullptr) return;
+    events_.WriteArgument("collective", NameOf(operation->function));
+    WriteRank(place, "rank", static_cast<int64_t>(communicator.rank));
+    events_.WriteArgument("ranks", communicator.ranks);
+    events_.WriteArgument("sequence", operation->sequence);
+    events_.WriteArgument("bytes", operation->bytes);
+  }
+  // The bounds of the time of a slice.
+  void WriteUncertainty(size_t clock, int64_t time_ns) {
+    const OffsetBounds bounds = alignment_.At(clock, time_ns);
+    if (bounds.is_known()) events_.WriteArgument("uncertainty_us", Us(bounds.Uncertainty()));
   }
 
   void DrawPlace(const TracePlace& place, size_t process) {
@@ -124,10 +157,12 @@ class TraceDrawing {
       if (next < order.size())
         end_ns = std::clamp(RealtimeOf(of.cpu, operations[order[next]].call_ns), begin_ns, end_ns);
       for (; k < next; ++k) {
-        TraceSlice& call = calls[order[k]] =
-            SliceOf(of, SliceKind::kCall, track, {begin_ns, end_ns, order[k]});
-        call.uncertainty_ns = UncertaintyOf(of.cpu, call_ns);
-        events_.Add(call);
+        const TracedOperation& operation = operations[order[k]];
+        TraceSlice& call = calls[order[k]] = {of.process, track, begin_ns, end_ns, order[k]};
+        events_.Add(call, NameOf(operation.function) + " call", [&] {
+          WriteOperation(of.place, &operation);
+          WriteUncertainty(of.cpu, call_ns);
+        });
       }
     }
     return calls;
@@ -135,7 +170,7 @@ class TraceDrawing {
 
   // On one track, and on further ones where they overlap, as those of one launch do: slices of a
   // track nest or follow each other.
-  std::vector<TraceSlice> InLanes(const Drawn& of, SliceKind kind, const std::string& name,
+  std::vector<TraceSlice> InLanes(const Drawn& of, const std::string& name,
                                   std::vector<Part> parts) {
     std::ranges::sort(parts);
     std::vector<std::pair<size_t, int64_t>> lanes;  // track, and the end of its latest slice
@@ -150,7 +185,7 @@ class TraceDrawing {
         lane = std::prev(lanes.end());
       }
       lane->second = end_ns;
-      slices.push_back(SliceOf(of, kind, lane->first, part));
+      slices.push_back({of.process, lane->first, begin_ns, end_ns, number});
     }
     return slices;
   }
@@ -166,11 +201,18 @@ class TraceDrawing {
       parts.push_back(KernelPart(of, operations[i].start_ns, operations[i].stop_ns, i));
     std::vector<TraceSlice>& kernels = kernels_[of.place];
     kernels.resize(operations.size());
-    for (TraceSlice& kernel : InLanes(of, SliceKind::kKernel, "kernels", std::move(parts))) {
-      kernel.uncertainty_ns = UncertaintyOf(of.kernel, operations[kernel.operation].start_ns);
-      events_.Add(kernel);
-      kernels[kernel.operation] = kernel;
-      const TraceSlice& call = calls[kernel.operation];
+    for (const TraceSlice& kernel : InLanes(of, "kernels", std::move(parts))) {
+      const TracedOperation& operation = operations[kernel.number];
+      events_.Add(kernel, NameOf(operation.function), [&] {
+        WriteOperation(of.place, &operation);
+        events_.WriteArgument("launch_members", operation.members);
+        if (const auto bandwidth = BusBandwidthOf(of.communicator, operation))
+          events_.WriteArgument("bus_bandwidth_gb_per_s",
+                                static_cast<double>(*bandwidth) / kBytesPerGb);
+        WriteUncertainty(of.kernel, operation.start_ns);
+      });
+      kernels[kernel.number] = kernel;
+      const TraceSlice& call = calls[kernel.number];
       if (call.begin_ns <= kernel.begin_ns) events_.AddArrow("call", call, kernel, kernel.begin_ns);
     }
   }
@@ -185,10 +227,16 @@ class TraceDrawing {
     for (size_t i = 0; i < in_flight.size(); ++i)
       parts.emplace_back(std::min(RealtimeOf(of.cpu, in_flight[i].call_ns), end_ns), end_ns, i);
     std::ranges::sort(parts);
-    for (const Part& part : parts) {
-      TraceSlice slice = SliceOf(of, SliceKind::kInFlight, track, part);
-      slice.uncertainty_ns = UncertaintyOf(of.cpu, in_flight[slice.operation].call_ns);
-      events_.Add(slice);
+    for (const auto& [begin_ns, until_ns, number] : parts) {
+      const collector::TracedInFlight& operation = in_flight[number];
+      events_.Add({of.process, track, begin_ns, until_ns, number},
+                  NameOf(operation.function) + " in flight", [&] {
+                    WriteOperation(of.place, &operation);
+                    WriteRank(of.place, "peer", operation.peer);
+                    events_.WriteArgument("parts_done", operation.parts_done);
+                    events_.WriteArgument("parts_announced", operation.parts_announced);
+                    WriteUncertainty(of.cpu, operation.call_ns);
+                  });
     }
   }
 
@@ -211,15 +259,22 @@ class TraceDrawing {
 
   void AddChannels(const Drawn& of) {
     std::map<uint32_t, std::vector<Part>> by_channel;
-    const auto& channels = of.communicator.detail->channels;
-    for (size_t i = 0; i < channels.size(); ++i)
-      by_channel[channels[i].channel].push_back(
-          KernelPart(of, channels[i].start_ns, channels[i].stop_ns, i));
-    for (auto& [channel, parts] : by_channel)
-      AddParts(of, SliceKind::kChannel, fmt::format("channel {}", channel), std::move(parts));
-  }
-  void AddParts(const Drawn& of, SliceKind kind, const std::string& name, std::vector<Part> parts) {
-    for (const TraceSlice& slice : InLanes(of, kind, name, std::move(parts))) events_.Add(slice);
+    const collector::TracedDetail& detail = *of.communicator.detail;
+    for (size_t i = 0; i < detail.channels.size(); ++i) {
+      const collector::TracedChannel& channel = detail.channels[i];
+      by_channel[channel.channel].push_back(KernelPart(of, channel.start_ns, channel.stop_ns, i));
+    }
+    for (auto& [number, parts] : by_channel) {
+      for (const TraceSlice& slice :
+           InLanes(of, fmt::format("channel {}", number), std::move(parts))) {
+        const auto& operation = detail.operations[detail.channels[slice.number].operation];
+        events_.Add(slice, NameOf(operation.function), [&] {
+          WriteOperation(of.place, &operation);
+          WriteRank(of.place, "peer", operation.peer);
+          events_.WriteArgument("channel", detail.channels[slice.number].channel);
+        });
+      }
+    }
   }
 
   void AddSteps(const Drawn& of) {
@@ -234,15 +289,34 @@ class TraceDrawing {
     }
     for (auto& [key, parts] : by_peer) {
       const auto& [is_receive, peer, channel] = key;
-      const std::string rank =
-          peer < 0 ? "an unknown rank"
-                   : events_.ranks().TextOf(of.place.ProcessIn(nodes_), of.communicator,
-                                            static_cast<uint64_t>(peer));
-      AddParts(
-          of, SliceKind::kStep,
-          fmt::format("network steps {} {}, channel {}", is_receive ? "from" : "to", rank, channel),
-          std::move(parts));
+      const std::string rank = peer < 0 ? "an unknown rank"
+                                        : ranks_.TextOf(of.place.ProcessIn(nodes_), of.communicator,
+                                                        static_cast<uint64_t>(peer));
+      const std::string name =
+          fmt::format("network steps {} {}, channel {}", is_receive ? "from" : "to", rank, channel);
+      for (const TraceSlice& slice : InLanes(of, name, std::move(parts)))
+        events_.Add(slice, is_receive ? "step received" : "step sent",
+                    [&] { WriteStep(of.place, detail, detail.steps[slice.number]); });
     }
+  }
+
+  // As the metrics have them: a receive that is not posted waits for its own GPU.
+  void WriteStep(const TracePlace& place, const collector::TracedDetail& detail,
+                 const collector::TracedStep& step) {
+    const auto& transfers = detail.network_operations[step.network_operation];
+    const auto us = [&](NetworkState state) {
+      return Us(step.state_ns[static_cast<size_t>(state)]);
+    };
+    WriteOperation(place, transfers.operation ? &detail.operations[*transfers.operation] : nullptr);
+    events_.WriteArgument("channel", transfers.channel);
+    WriteRank(place, "peer", transfers.peer);
+    events_.WriteArgument("step_bytes_at_most", transfers.step_bytes);
+    events_.WriteArgument(
+        "waits_for_gpu_us",
+        us(NetworkState::kGpu) + (transfers.is_send ? 0 : us(NetworkState::kPeer)));
+    if (transfers.is_send) events_.WriteArgument("waits_for_peer_us", us(NetworkState::kPeer));
+    events_.WriteArgument("waits_for_network_us", us(NetworkState::kNetwork));
+    if (!transfers.is_send) events_.WriteArgument("waits_for_flush_us", us(NetworkState::kFlush));
   }
 
   // Behind all others: each is within the slice of its kernel.
@@ -258,24 +332,29 @@ class TraceDrawing {
         if (i == wait.last || last.begin_ns <= slice.begin_ns || last.begin_ns > slice.end_ns)
           continue;
         events_.AddArrow("last rank", last, slice, last.begin_ns);
-        slice.kind = SliceKind::kWait;
         slice.end_ns = last.begin_ns;
-        slice.uncertainty_ns = wait.waits_ns[i].Uncertainty();
-        slice.awaited_rank = members[wait.last].rank;
-        events_.Add(slice);
+        const TracePlace& place = members[i].place;
+        const TracedCommunicator& communicator = place.CommunicatorIn(nodes_);
+        const uint64_t rank = members[wait.last].rank;
+        events_.Add(slice,
+                    "waits for " + ranks_.TextOf(place.ProcessIn(nodes_), communicator, rank), [&] {
+                      WriteOperation(place, &communicator.operations[slice.number]);
+                      WriteRank(place, "last_rank", static_cast<int64_t>(rank));
+                      events_.WriteArgument("uncertainty_us", Us(wait.waits_ns[i].Uncertainty()));
+                    });
       }
     }
   }
 
   const ClockAlignment& alignment_;
   const TracedNodes& nodes_;
+  const TraceRanks ranks_;
   ChromeEvents events_;
   std::map<TracePlace, std::vector<TraceSlice>> kernels_;  // by operation
 };
 
 // At most the begin of everything in the trace, a whole number of microseconds of the epoch.
 int64_t BaseOf(const ClockAlignment& alignment) {
-  constexpr int64_t kNsPerUs = 1000;
   const TracedNodes& nodes = alignment.nodes();
   int64_t base_ns = RealtimeOf(alignment, alignment.CpuClockOf(0), nodes.front().begin_ns);
   VisitCommunicators(nodes, [&](const TracePlace& place, const TracedCommunicator& communicator) {
@@ -307,17 +386,6 @@ std::string ChromeTrace(const ClockAlignment& alignment) {
   return fmt::format("{{\"baseTimeNanoseconds\":{},\"displayTimeUnit\":\"ns\",\n\"{}\":{},\n",
                      base_ns, kTraceKey, TraceSection(alignment.nodes())) +
          "\"traceEvents\":[\n" + EventsOf(alignment, base_ns, 1) + "\n]}\n";
-}
-
-std::string DisplayNameOf(const TracedCommunicator& communicator) {
-  const std::string id = fmt::format("{:016x}", communicator.id);
-  return communicator.name.empty() ? id : communicator.name + " " + id;
-}
-
-std::string DisplayNameOf(const NodeTrace& node, const TracedProcess& process) {
-  const std::string rank = process.global_rank.empty() ? "" : "rank " + process.global_rank + " ";
-  return fmt::format("{}({}, pid {}{})", rank, node.node, process.pid,
-                     process.is_alive ? "" : ", ended");
 }
 
 }  // namespace nccl_exporter::exporter

@@ -21,10 +21,4 @@ std::string EventsOf(const ClockAlignment& alignment, int64_t base_ns, int64_t f
 // under kTraceKey, from which other commands read it.
 std::string ChromeTrace(const ClockAlignment& alignment);
 
-// Name of a communicator, or its id if it has none.
-std::string DisplayNameOf(const collector::TracedCommunicator& communicator);
-// "rank 5 (node-0, pid 4711)".
-std::string DisplayNameOf(const collector::NodeTrace& node,
-                          const collector::TracedProcess& process);
-
 }  // namespace nccl_exporter::exporter

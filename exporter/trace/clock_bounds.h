@@ -48,8 +48,7 @@ struct ClockWindows {
   int64_t origin_ns = 0;
   int64_t length_ns = kLeastWindowNs;
   // Rate of the offset's growth, at least and at most.
-  double least_rate = -kMostDrift;
-  double most_rate = kMostDrift;
+  double least_rate = -kMostDrift, most_rate = kMostDrift;
   std::vector<OffsetBounds> bounds;  // in the middle of each window
 
   OffsetBounds At(int64_t time_ns) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // TracePlace, where a communicator is in the nodes of a trace; CommunicatorName, by which the ranks
-// of one communicator know each other; and TraceRanks, their numbers in the job. For any thread.
+// of one communicator know each other; TraceRanks, their numbers in the job; and names as people
+// read them. For any thread.
 #pragma once
 
 #include <fmt/format.h>
@@ -104,5 +105,19 @@ class TraceRanks {
  private:
   std::map<std::pair<CommunicatorName, uint64_t>, uint64_t> ranks_;
 };
+
+// Its name with its id, or the id if it has none.
+inline std::string DisplayNameOf(const collector::TracedCommunicator& communicator) {
+  const std::string id = fmt::format("{:016x}", communicator.id);
+  return communicator.name.empty() ? id : communicator.name + " " + id;
+}
+
+// "rank 5 (node-0, pid 4711)".
+inline std::string DisplayNameOf(const collector::NodeTrace& node,
+                                 const collector::TracedProcess& process) {
+  const std::string rank = process.global_rank.empty() ? "" : "rank " + process.global_rank + " ";
+  return fmt::format("{}({}, pid {}{})", rank, node.node, process.pid,
+                     process.is_alive ? "" : ", ended");
+}
 
 }  // namespace nccl_exporter::exporter

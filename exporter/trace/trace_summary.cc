@@ -13,7 +13,7 @@
 
 #include "exporter/text/utf8.h"
 #include "exporter/trace/certain_waits.h"
-#include "exporter/trace/chrome_trace.h"
+#include "exporter/trace/trace_place.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -46,19 +46,6 @@ std::string WhereText(const TracedNodes& nodes, const TracePlace& place) {
                    DisplayNameOf(place.CommunicatorIn(nodes)));
 }
 
-void AddTotals(const TracedNodes& nodes, std::string& out) {
-  size_t processes = 0, operations = 0, in_flight = 0;
-  for (const NodeTrace& node : nodes) processes += node.processes.size();
-  VisitCommunicators(nodes, [&](const TracePlace&, const TracedCommunicator& communicator) {
-    operations += communicator.operations.size();
-    in_flight += communicator.in_flight.size();
-  });
-  const NodeTrace& first = nodes.front();
-  Line(out, "{} operations of {} processes on {} nodes in {:.3f} s; {} in flight at the end",
-       operations, processes, nodes.size(),
-       static_cast<double>(first.end_ns - first.begin_ns) / kNsPerSecond, in_flight);
-}
-
 // Waits of one rank in collectives whose last rank is certain.
 struct Waits {
   size_t last = 0;
@@ -80,7 +67,7 @@ void AddWaits(const ClockAlignment& alignment, std::string& out) {
     }
   }
   Line(out,
-       "\nOf {} collectives that several ranks of this trace share, {} have one that surely "
+       "Of {} collectives that several ranks of this trace share, {} have one that surely "
        "entered last",
        alignment.meetings().size(), certain.size());
   if (certain.empty()) return;
@@ -161,12 +148,8 @@ void AddMissing(const NodeTrace& node, const std::string& where,
 
 std::string MissingText(const TracedNodes& nodes) {
   std::string out;
-  bool has_point_to_point = false;
   VisitCommunicators(nodes, [&](const TracePlace& place, const TracedCommunicator& communicator) {
     AddMissing(nodes[place.node], WhereText(nodes, place), communicator, out);
-    has_point_to_point |= std::ranges::any_of(communicator.operations, [](const auto& operation) {
-      return TraitsOf(operation.function).is_point_to_point;
-    });
   });
   for (const NodeTrace& node : nodes) {
     for (const TracedProcess& process : node.processes) {
@@ -180,9 +163,6 @@ std::string MissingText(const TracedNodes& nodes) {
                  out);
     }
   }
-  if (has_point_to_point)
-    Line(out,
-         "Send and Recv: the ring of completions has neither their peer nor a sequence number");
   return out;
 }
 
@@ -222,8 +202,7 @@ std::string AlignmentText(const ClockAlignment& alignment) {
 std::string TraceSummary(const ClockAlignment& alignment) {
   const TracedNodes& nodes = alignment.nodes();
   std::string out;
-  AddTotals(nodes, out);
-  if (nodes.size() > 1) out += "\nClocks\n" + AlignmentText(alignment);
+  if (nodes.size() > 1) out += "Clocks\n" + AlignmentText(alignment) + "\n";
   AddWaits(alignment, out);
   const std::string missing = MissingText(nodes);
   if (!missing.empty()) out += "\nMissing\n" + missing;
