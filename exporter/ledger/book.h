@@ -3,7 +3,6 @@
 // docs/metrics.md defines the numbers. Plain data, for any thread.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <compare>
 #include <cstddef>
@@ -17,6 +16,10 @@
 #include "collector/node_snapshot.h"
 
 namespace nccl_exporter::exporter {
+
+// Between the begin of a communicator or a process and the first snapshot that has it, at most: its
+// initialization on the GPU, and a look through the directories.
+inline constexpr int64_t kLatestSightNs = 5'000'000'000;
 
 struct OperationKind {
   Function function = Function::kOther;
@@ -35,12 +38,6 @@ struct StepCounts {
   int64_t since_realtime_ns = 0;
 
   bool operator==(const StepCounts&) const = default;
-  StepCounts& operator+=(const StepCounts& more) {
-    steps += more.steps;
-    for (const auto& [kind, wait_ns] : more.waits_ns) waits_ns[kind] += wait_ns;
-    since_realtime_ns = std::min(since_realtime_ns, more.since_realtime_ns);
-    return *this;
-  }
 };
 
 // Timed operations of one kind, of 16 MiB and more.
@@ -71,15 +68,6 @@ struct NodeCounts {
   int64_t since_realtime_ns = 0;
 
   bool operator==(const NodeCounts&) const = default;
-  NodeCounts& operator+=(const NodeCounts& more) {
-    is_lowest = is_lowest || more.is_lowest;
-    collector::AddKnown(progress, more.progress);
-    collector::AddKnown(compared, more.compared);
-    for (const auto& [kind, counts] : more.large) large[kind] += counts;
-    collector::AddKnown(network, more.network);
-    since_realtime_ns = std::min(since_realtime_ns, more.since_realtime_ns);
-    return *this;
-  }
 };
 
 // Counters of one rank in one communicator. They never decrease.
@@ -94,14 +82,6 @@ struct RankCounts {
   bool is_quiet = false;
 
   bool operator==(const RankCounts&) const = default;
-  RankCounts& operator+=(const RankCounts& more) {
-    for (size_t i = 0; i < kernel_ns.size(); ++i) kernel_ns[i] += more.kernel_ns[i];
-    collector::AddKnown(steps, more.steps);
-    collector::AddKnown(node, more.node);
-    progress += more.progress;
-    is_quiet = is_quiet && more.is_quiet;
-    return *this;
-  }
 };
 
 // Counters of a process: sums over its communicators, those that are gone included.
@@ -112,13 +92,6 @@ struct ProcessCounts {
   int64_t since_realtime_ns = 0;
 
   bool operator==(const ProcessCounts&) const = default;
-  ProcessCounts& operator+=(const ProcessCounts& more) {
-    collector::AddKnown(kernel_ns, more.kernel_ns);
-    collector::AddKnown(point_to_point_operations, more.point_to_point_operations);
-    progress += more.progress;
-    since_realtime_ns = std::min(since_realtime_ns, more.since_realtime_ns);
-    return *this;
-  }
 };
 
 struct Book {

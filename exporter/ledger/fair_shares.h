@@ -12,19 +12,25 @@
 
 namespace nccl_exporter::exporter {
 
-// Shares of `room` by user id. A user gets what it needs, or at least as much as any other user.
-// The sum is at most `room`.
-inline std::map<uint64_t, size_t> FairShares(const std::map<uint64_t, size_t>& needs, size_t room) {
+// By user id: an equal part of what users with smaller needs leave of `room`. It may be more than
+// the user needs.
+inline std::map<uint64_t, size_t> EqualParts(const std::map<uint64_t, size_t>& needs, size_t room) {
   std::vector<std::pair<size_t, uint64_t>> by_need;
   for (const auto& [uid, need] : needs) by_need.emplace_back(need, uid);
   std::ranges::sort(by_need);
-  std::map<uint64_t, size_t> shares;
+  std::map<uint64_t, size_t> parts;
   size_t users = by_need.size();
   for (const auto& [need, uid] : by_need) {
-    const size_t share = std::min(need, room / users--);
-    shares[uid] = share;
-    room -= share;
+    const size_t part = parts[uid] = room / users--;
+    room -= std::min(need, part);
   }
+  return parts;
+}
+
+// A user gets what it needs, or at least as much as any other user. The sum is at most `room`.
+inline std::map<uint64_t, size_t> FairShares(const std::map<uint64_t, size_t>& needs, size_t room) {
+  std::map<uint64_t, size_t> shares = EqualParts(needs, room);
+  for (auto& [uid, share] : shares) share = std::min(share, needs.at(uid));
   return shares;
 }
 

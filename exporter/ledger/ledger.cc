@@ -88,7 +88,7 @@ void Ledger::Fill(const Rank& rank, bool spans_nodes, bool is_lowest, const Mome
 
 // A clock that is set between two snapshots makes a new one look old: its counts start at 0.
 bool Ledger::IsNew(int64_t created_realtime_ns) const {
-  return has_previous_ && created_realtime_ns >= previous_realtime_ns_ - times_.latest_sight_ns;
+  return has_previous_ && created_realtime_ns >= previous_realtime_ns_ - kLatestSightNs;
 }
 
 void Ledger::AdvanceProcess(const collector::ProcessSnapshot& snapshot, const Moment& now,
@@ -125,14 +125,18 @@ void Ledger::AdvanceProcess(const collector::ProcessSnapshot& snapshot, const Mo
   if (process.has_point_to_point) counts.point_to_point_operations = point_to_point;
 }
 
+void Ledger::Process::TakeOver(const RankCounter& gone) {
+  gone_kernel_ns += gone.NewKernelNs();
+  gone_point_to_point += gone.NewPointToPoint();
+}
+
 RankCounter& Ledger::Find(Process& process, const collector::CommunicatorSnapshot& communicator,
                           const Moment& now) {
   const auto [found, is_first] = process.communicators.try_emplace(communicator.slot);
   RankCounter& counters = found->second;
   if (!is_first && counters.generation() == communicator.generation) return counters;
   if (!is_first) {
-    process.gone_kernel_ns += counters.NewKernelNs();
-    process.gone_point_to_point += counters.NewPointToPoint();
+    process.TakeOver(counters);
     counters = {};
   }
   if (IsNew(communicator.created_realtime_ns)) {
@@ -157,8 +161,7 @@ void Ledger::Forget(const Moment& now) {
       std::erase_if(process.communicators, [&](const auto& item) {
         const RankCounter& counters = item.second;
         if (!is_over(process.uid, counters.advanced_ns())) return false;
-        process.gone_kernel_ns += counters.NewKernelNs();
-        process.gone_point_to_point += counters.NewPointToPoint();
+        process.TakeOver(counters);
         return true;
       });
     }

@@ -52,6 +52,8 @@ class Ledger {
     bool has_point_to_point = false;
     int64_t since_realtime_ns = 0;
     int64_t seen_ns = 0;  // CLOCK_MONOTONIC
+
+    void TakeOver(const RankCounter& gone);
   };
 
   // A rank in the snapshot that is being counted.

@@ -25,9 +25,6 @@ struct LedgerTimes {
   // A process that is in no snapshot is remembered for so long: a file that a snapshot could not
   // read is in the next one.
   int64_t forget_ns = 60 * kSecondNs;
-  // Between a communicator's creation and the first snapshot that has it: its initialization on the
-  // GPU, and a look through the directories.
-  int64_t latest_sight_ns = 5 * kSecondNs;
 
   LedgerTimes Scaled(double divisor) const {
     LedgerTimes scaled = *this;

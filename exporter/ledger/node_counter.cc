@@ -15,21 +15,21 @@ static_assert(kSizeClassBounds[kFirstLargeClass] == 16 << 20);
 
 constexpr uint64_t kMost = uint64_t{1} << 62;
 
-double BusBytesOf(const OperationKey& key, uint64_t bytes, uint64_t ranks) {
-  return BusBytes(static_cast<Function>(key.first), bytes, static_cast<uint32_t>(ranks));
+double BusBytesOf(Function function, uint64_t bytes, uint64_t ranks) {
+  return BusBytes(function, bytes, static_cast<uint32_t>(ranks));
 }
 
-bool IsLarge(const OperationKey& key, uint64_t ranks) {
-  return !TraitsOf(static_cast<Function>(key.first)).is_point_to_point &&
-         key.second >= kFirstLargeClass && BusBytesOf(key, 1, ranks) > 0;
+bool IsLarge(const OperationKind& kind, uint64_t ranks) {
+  return !TraitsOf(kind.function).is_point_to_point && kind.size_class >= kFirstLargeClass &&
+         BusBytesOf(kind.function, 1, ranks) > 0;
 }
 
 // Counts of this interval. Nothing was timed where a count is 0.
-LargeCounts NewCounts(const OperationKey& key, const OperationTimes& times, uint64_t ranks) {
-  const TimedCounts more = times.InThisInterval();
-  const double bus_bytes = std::nearbyint(BusBytesOf(key, more.bytes, ranks));
+LargeCounts NewCounts(Function function, const OperationTimes& times, uint64_t ranks) {
+  const collector::SizeClassSnapshot more = times.InThisInterval();
+  const double bus_bytes = std::nearbyint(BusBytesOf(function, more.timed_bytes, ranks));
   if (!(bus_bytes < static_cast<double>(kMost))) return {};
-  return {.timed_operations = more.operations,
+  return {.timed_operations = more.timed_operations,
           .bus_bytes = static_cast<uint64_t>(bus_bytes),
           .busy_ns = more.busy_ns};
 }
@@ -48,21 +48,21 @@ bool Fits(uint64_t sum, uint64_t more) { return more < kMost && sum + more < kMo
 }  // namespace
 
 void NodeCounter::CountProgress(uint64_t more) {
-  has_progress_ = true;
-  if (Fits(progress_, more)) progress_ += more;
+  const uint64_t sum = counts_.progress.value_or(0);
+  counts_.progress = Fits(sum, more) ? sum + more : sum;
 }
 
 void NodeCounter::CountLarge(std::span<const TimesByOperation* const> local, uint64_t ranks) {
   if (!Choose(local, ranks)) return;
   LargeCounts fastest;
   for (const TimesByOperation* const operations : local) {
-    const auto found = operations->find(choice_);
+    const auto found = operations->find(*choice_);
     if (found == operations->end()) continue;
-    const LargeCounts one = NewCounts(choice_, found->second, ranks);
+    const LargeCounts one = NewCounts(choice_->function, found->second, ranks);
     if (IsTimed(one) && (!IsTimed(fastest) || IsFaster(one, fastest))) fastest = one;
   }
   if (!IsTimed(fastest)) return;
-  LargeCounts& sum = large_[choice_];
+  LargeCounts& sum = counts_.large[*choice_];
   if (Fits(sum.timed_operations, fastest.timed_operations) &&
       Fits(sum.bus_bytes, fastest.bus_bytes) && Fits(sum.busy_ns, fastest.busy_ns))
     sum += fastest;
@@ -70,45 +70,35 @@ void NodeCounter::CountLarge(std::span<const TimesByOperation* const> local, uin
 
 void NodeCounter::CountNetwork(const NetworkIncrease& more,
                                const collector::NetworkBusBytes& before) {
-  has_network_ = true;
+  if (!counts_.network) counts_.network.emplace();
+  collector::NetworkBusBytes& sum = *counts_.network;
   for (size_t i = 0; i < more.bytes.all.size(); ++i) {
     if (more.is_first[i] && before.timed[i] != 0) continue;
     const uint64_t all = more.bytes.all[i], timed = more.bytes.timed[i];
     if (all >= kMost || timed >= kMost) continue;
-    if (!Fits(network_.all[i], all) || !Fits(network_.timed[i], timed))
-      network_.all[i] = network_.timed[i] = 0;
-    network_.all[i] += all;
-    network_.timed[i] += timed;
+    if (!Fits(sum.all[i], all) || !Fits(sum.timed[i], timed)) sum.all[i] = sum.timed[i] = 0;
+    sum.all[i] += all;
+    sum.timed[i] += timed;
   }
 }
 
 bool NodeCounter::Choose(std::span<const TimesByOperation* const> local, uint64_t ranks) {
-  std::map<OperationKey, double> bytes;
+  std::map<OperationKind, double> bytes;
   for (const TimesByOperation* const operations : local) {
     for (const auto& [key, times] : *operations) {
       if (IsLarge(key, ranks)) bytes[key] += static_cast<double>(times.seen().bytes);
     }
   }
-  OperationKey most;
+  OperationKind most;
   double most_bytes = 0;
   for (const auto& [key, sum] : bytes) {
     if (sum <= most_bytes) continue;
     most = key;
     most_bytes = sum;
   }
-  if (most_bytes == 0) return has_choice_;
-  if (!has_choice_ || most_bytes >= static_cast<double>(kLargerBy) * bytes[choice_]) choice_ = most;
-  return has_choice_ = true;
-}
-
-NodeCounts NodeCounter::Counts() const {
-  NodeCounts counts;
-  if (has_compared_) counts.compared = compared_;
-  if (has_progress_) counts.progress = progress_;
-  if (has_network_) counts.network = network_;
-  for (const auto& [key, sum] : large_)
-    counts.large.emplace(OperationKind{static_cast<Function>(key.first), key.second}, sum);
-  return counts;
+  if (most_bytes == 0) return choice_.has_value();
+  if (!choice_ || most_bytes >= static_cast<double>(kLargerBy) * bytes[*choice_]) choice_ = most;
+  return true;
 }
 
 }  // namespace nccl_exporter::exporter

@@ -12,7 +12,7 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
+#include <optional>
 #include <span>
 
 #include "collector/node_snapshot.h"
@@ -31,10 +31,7 @@ struct NetworkIncrease {
 class NodeCounter {
  public:
   // Counts compared operations of a communicator with several ranks on this node.
-  void CountCompared(uint64_t more) {
-    has_compared_ = true;
-    compared_ += more;
-  }
+  void CountCompared(uint64_t more) { counts_.compared = counts_.compared.value_or(0) + more; }
 
   // Counts starts and completions, also 0: a row that was served once stays.
   void CountProgress(uint64_t more);
@@ -47,27 +44,19 @@ class NodeCounter {
   // of a rank are counted only where they begin the node's row, too. `before` is that row after the
   // last snapshot.
   void CountNetwork(const NetworkIncrease& more, const collector::NetworkBusBytes& before);
-  const collector::NetworkBusBytes& network() const { return network_; }
-
-  bool has_counted() const {
-    return has_compared_ || has_progress_ || !large_.empty() || has_network_;
+  collector::NetworkBusBytes network() const {
+    return counts_.network.value_or(collector::NetworkBusBytes{});
   }
+
   // Without `is_lowest` and `since_realtime_ns`.
-  NodeCounts Counts() const;
+  const NodeCounts& counts() const { return counts_; }
 
  private:
   // Chooses the collective and size to count. False if there is none.
   bool Choose(std::span<const TimesByOperation* const> local, uint64_t ranks);
 
-  bool has_compared_ = false;
-  uint64_t compared_ = 0;
-  bool has_progress_ = false;
-  uint64_t progress_ = 0;
-  bool has_network_ = false;
-  collector::NetworkBusBytes network_;
-  bool has_choice_ = false;
-  OperationKey choice_;
-  std::map<OperationKey, LargeCounts> large_;
+  NodeCounts counts_;
+  std::optional<OperationKind> choice_;
 };
 
 }  // namespace nccl_exporter::exporter

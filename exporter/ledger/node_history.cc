@@ -10,8 +10,6 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-constexpr int64_t kLatestSightNs = std::chrono::nanoseconds(kLatestSight).count();
-
 // A counter that has decreased is another one's: all of it is new.
 uint64_t Grown(uint64_t before, uint64_t now) { return now >= before ? now - before : now; }
 
@@ -54,35 +52,13 @@ void AddDurations(const FunctionCounts& before, const FunctionCounts& now,
   }
 }
 
-ActivityDelta Difference(const FunctionCounts& before, const FunctionCounts& now, uint64_t ranks) {
-  ActivityDelta activity;
-  for (size_t i = 0; i < now.sizes.size(); ++i) {
-    activity.operations += Grown(before.sizes[i].operations, now.sizes[i].operations);
-    activity.bytes += Grown(before.sizes[i].bytes, now.sizes[i].bytes);
-    activity.timed_operations +=
-        Grown(before.sizes[i].timed_operations, now.sizes[i].timed_operations);
-    activity.busy_ns += Grown(before.sizes[i].busy_ns, now.sizes[i].busy_ns);
-    activity.bus_bytes +=
-        BusBytes(now.function, Grown(before.sizes[i].timed_bytes, now.sizes[i].timed_bytes),
-                 static_cast<uint32_t>(ranks));
-  }
-  return activity;
-}
-
-void AddTraffic(const FunctionCounts& before, const FunctionCounts& now,
-                std::vector<TrafficDelta>& traffic) {
-  for (size_t i = 0; i < now.sizes.size(); ++i) {
-    const collector::SizeClassSnapshot& old = before.sizes[i];
-    const collector::SizeClassSnapshot& counts = now.sizes[i];
-    if (old == counts) continue;
-    traffic.push_back({.function = now.function,
-                       .size_class = static_cast<uint8_t>(i),
-                       .operations = Grown(old.operations, counts.operations),
-                       .bytes = Grown(old.bytes, counts.bytes),
-                       .timed_operations = Grown(old.timed_operations, counts.timed_operations),
-                       .timed_bytes = Grown(old.timed_bytes, counts.timed_bytes),
-                       .busy_ns = Grown(old.busy_ns, counts.busy_ns)});
-  }
+collector::SizeClassSnapshot Difference(const collector::SizeClassSnapshot& before,
+                                        const collector::SizeClassSnapshot& now) {
+  return {.operations = Grown(before.operations, now.operations),
+          .bytes = Grown(before.bytes, now.bytes),
+          .timed_operations = Grown(before.timed_operations, now.timed_operations),
+          .timed_bytes = Grown(before.timed_bytes, now.timed_bytes),
+          .busy_ns = Grown(before.busy_ns, now.busy_ns)};
 }
 
 // As PromQL's rate() reads the series: the first value of a count is no increase.
@@ -121,10 +97,7 @@ collector::NetworkBusBytes Difference(const collector::NetworkBusBytes& before,
 }  // namespace
 
 ActivityDelta& ActivityDelta::operator+=(const ActivityDelta& more) {
-  operations += more.operations;
-  bytes += more.bytes;
-  timed_operations += more.timed_operations;
-  busy_ns += more.busy_ns;
+  SizeClassSnapshot::operator+=(more);
   bus_bytes += more.bus_bytes;
   return *this;
 }
@@ -151,53 +124,46 @@ RankDelta& RankDelta::operator+=(const RankDelta& more) {
     });
     if (found == traffic.end()) {
       traffic.push_back(delta);
-      continue;
+    } else {
+      *found += delta;
     }
-    found->operations += delta.operations;
-    found->bytes += delta.bytes;
-    found->timed_operations += delta.timed_operations;
-    found->timed_bytes += delta.timed_bytes;
-    found->busy_ns += delta.busy_ns;
   }
   return *this;
 }
 
 void NodeHistory::Record(const Book& book, int64_t monotonic_ns) {
+  static const Counts kNothing;
   const collector::NodeSnapshot& node = *book.node;
+  const auto now = std::make_shared<Look>();
+  now->realtime_ns = node.taken_realtime_ns;
+  now->monotonic_ns = monotonic_ns;
   const auto step = std::make_shared<Step>();
   step->end_realtime_ns = node.taken_realtime_ns;
-  step->seconds = static_cast<double>(monotonic_ns - before_monotonic_ns_) / 1e9;
-  const auto now_shared = std::make_shared<std::map<SlotKey, Counts>>();
-  std::map<SlotKey, Counts>& now = *now_shared;
+  if (before_) step->seconds = static_cast<double>(monotonic_ns - before_->monotonic_ns) / 1e9;
   for (const CommunicatorOnNode& communicator : CommunicatorsOnNode(node)) {
     const SharedKey key = Share(communicator.key);
     for (const RankOnNode& rank : communicator.ranks) {
       const collector::CommunicatorSnapshot& here = *rank.communicator;
       const SlotKey place{rank.process->file, here.slot, here.generation};
-      Counts& counts = now[place];
+      Counts& counts = now->counts[place];
       counts.functions = CountsOf(here.functions);
       counts.arrivals = here.arrivals.value_or(collector::ArrivalCounts{});
       counts.network = here.network.value_or(collector::NetworkCounts{});
       counts.network_bus_bytes = here.network_bus_bytes.value_or(collector::NetworkBusBytes{});
       if (const RankCounts* const of_book = book.Of(*rank.process, here))
         counts.steps = of_book->steps;
-      const auto before = before_->find(place);
-      const bool is_first = before == before_->end();
-      if (!has_before_ || (is_first && !IsNew(here.created_realtime_ns))) continue;
-      const Counts zeros;
-      const Counts& old = is_first ? zeros : before->second;
-      Compare(rank, key, old, counts, *step);
-      CompareRank(rank, key, old, counts, *step);
+      if (!before_) continue;
+      const auto before = before_->counts.find(place);
+      const bool is_first = before == before_->counts.end();
+      if (is_first && !IsNew(here.created_realtime_ns)) continue;
+      Compare(rank, key, is_first ? kNothing : before->second, counts, *step);
     }
   }
-  CompareLosses(node, *step);
+  CompareLosses(node, *now, *step);
   Fit(*step);
-  if (has_before_ && step->seconds > 0) steps_.push_back(step);
+  if (step->seconds > 0) steps_.push_back(step);
   if (steps_.size() > kHistorySteps) steps_.pop_front();
-  before_ = now_shared;
-  before_realtime_ns_ = node.taken_realtime_ns;
-  before_monotonic_ns_ = monotonic_ns;
-  has_before_ = true;
+  before_ = now;
 }
 
 NodeHistory::SharedKey NodeHistory::Share(const collector::CommunicatorKey& key) const {
@@ -210,23 +176,11 @@ NodeHistory::SharedKey NodeHistory::Share(const collector::CommunicatorKey& key)
 }
 
 bool NodeHistory::IsNew(int64_t realtime_ns) const {
-  return has_before_ && realtime_ns >= before_realtime_ns_ - kLatestSightNs;
+  return before_ && realtime_ns >= before_->realtime_ns - kLatestSightNs;
 }
 
 void NodeHistory::Compare(const RankOnNode& rank, const SharedKey& key, const Counts& before,
                           const Counts& now, Step& step) {
-  for (const FunctionCounts& counts : now.functions) {
-    const FunctionCounts& old = Of(counts.function, before.functions);
-    const ActivityDelta difference = Difference(old, counts, rank.communicator->ranks);
-    if (difference.operations == 0 && difference.timed_operations == 0) continue;
-    ActivityDelta& sum = step.activities[{key, counts.function}];
-    sum += difference;
-    AddDurations(old, counts, sum);
-  }
-}
-
-void NodeHistory::CompareRank(const RankOnNode& rank, const SharedKey& key, const Counts& before,
-                              const Counts& now, Step& step) {
   RankDelta difference;
   difference.arrivals = {
       .compared = Grown(before.arrivals.compared, now.arrivals.compared),
@@ -236,7 +190,23 @@ void NodeHistory::CompareRank(const RankOnNode& rank, const SharedKey& key, cons
   difference.network_bus_bytes = Difference(before.network_bus_bytes, now.network_bus_bytes);
   if (before.steps && now.steps) AddSteps(*before.steps, *now.steps, difference);
   for (const FunctionCounts& counts : now.functions) {
-    AddTraffic(Of(counts.function, before.functions), counts, difference.traffic);
+    const Function function = counts.function;
+    const FunctionCounts& old = Of(function, before.functions);
+    ActivityDelta activity;
+    for (size_t size = 0; size < counts.sizes.size(); ++size) {
+      if (old.sizes[size] == counts.sizes[size]) continue;
+      const TrafficDelta delta{Difference(old.sizes[size], counts.sizes[size]), function,
+                               static_cast<uint8_t>(size)};
+      difference.traffic.push_back(delta);
+      activity += ActivityDelta{
+          delta,
+          BusBytes(function, delta.timed_bytes, static_cast<uint32_t>(rank.communicator->ranks)),
+          {}};
+    }
+    if (activity.operations == 0 && activity.timed_operations == 0) continue;
+    ActivityDelta& sum = step.activities[{key, function}];
+    sum += activity;
+    AddDurations(old, counts, sum);
   }
   if (difference.traffic.empty() && difference.arrivals == collector::ArrivalCounts{} &&
       difference.network == collector::NetworkCounts{})
@@ -273,12 +243,12 @@ uint64_t NodeHistory::ComparedIn(const Step& step) {
   return sum + most;
 }
 
-void NodeHistory::CompareLosses(const collector::NodeSnapshot& node, Step& step) {
-  std::map<collector::FileKey, LossCounts> now;
+void NodeHistory::CompareLosses(const collector::NodeSnapshot& node, Look& now, Step& step) const {
   for (const collector::ProcessSnapshot& process : node.processes) {
-    now[process.file] = process.losses;
-    const auto before = losses_before_->find(process.file);
-    const bool is_first = before == losses_before_->end();
+    now.losses[process.file] = process.losses;
+    if (!before_) continue;
+    const auto before = before_->losses.find(process.file);
+    const bool is_first = before == before_->losses.end();
     if (is_first && !IsNew(process.start_realtime_ns)) continue;
     for (size_t i = 0; i < process.losses.size(); ++i) {
       const uint64_t events = Grown(is_first ? 0 : before->second[i], process.losses[i]);
@@ -286,7 +256,6 @@ void NodeHistory::CompareLosses(const collector::NodeSnapshot& node, Step& step)
         step.losses.push_back({process.file, process.uid, static_cast<Loss>(i), events});
     }
   }
-  losses_before_ = std::make_shared<const std::map<collector::FileKey, LossCounts>>(std::move(now));
 }
 
 const ActivityDelta* NodeHistory::At(size_t step, const collector::CommunicatorKey& communicator,
@@ -296,33 +265,39 @@ const ActivityDelta* NodeHistory::At(size_t step, const collector::CommunicatorK
   return found == activities.end() ? nullptr : &found->second;
 }
 
-HistoryWindow NodeHistory::Recent(const collector::CommunicatorKey& communicator, Function function,
-                                  double seconds) const {
-  HistoryWindow stretch;
-  for (size_t step = steps_.size(); step-- > 0 && stretch.seconds < seconds;) {
-    stretch.seconds += Seconds(step);
-    if (const ActivityDelta* const activity = At(step, communicator, function))
-      stretch.activity += *activity;
+template <typename Visit>
+double NodeHistory::ForNewest(double seconds, Visit visit) const {
+  double ago = 0;
+  for (auto step = steps_.rbegin(); step != steps_.rend() && ago < seconds; ++step) {
+    visit(**step, ago);
+    ago += (*step)->seconds;
   }
-  return stretch;
+  return ago;
 }
 
 template <typename Add>
-double NodeHistory::ForRecent(const collector::CommunicatorKey& communicator, uint64_t rank,
+double NodeHistory::ForNewest(const collector::CommunicatorKey& communicator, uint64_t rank,
                               double seconds, Add add) const {
-  double passed = 0;
-  for (auto step = steps_.rbegin(); step != steps_.rend() && passed < seconds; ++step) {
-    passed += (*step)->seconds;
-    const auto found = (*step)->ranks.find(std::pair(&communicator, rank));
-    if (found != (*step)->ranks.end()) add(found->second);
-  }
-  return passed;
+  return ForNewest(seconds, [&](const Step& step, double) {
+    const auto found = step.ranks.find(std::pair(&communicator, rank));
+    if (found != step.ranks.end()) add(found->second);
+  });
+}
+
+HistoryWindow NodeHistory::Recent(const collector::CommunicatorKey& communicator, Function function,
+                                  double seconds) const {
+  HistoryWindow stretch;
+  stretch.seconds = ForNewest(seconds, [&](const Step& step, double) {
+    const auto found = step.activities.find(std::pair(&communicator, function));
+    if (found != step.activities.end()) stretch.activity += found->second;
+  });
+  return stretch;
 }
 
 ArrivalWindow NodeHistory::RecentArrivals(const collector::CommunicatorKey& communicator,
                                           uint64_t rank, double seconds) const {
   ArrivalWindow stretch;
-  stretch.seconds = ForRecent(communicator, rank, seconds,
+  stretch.seconds = ForNewest(communicator, rank, seconds,
                               [&](const RankDelta& delta) { stretch.counts += delta.arrivals; });
   return stretch;
 }
@@ -330,7 +305,7 @@ ArrivalWindow NodeHistory::RecentArrivals(const collector::CommunicatorKey& comm
 NetworkWindow NodeHistory::RecentNetwork(const collector::CommunicatorKey& communicator,
                                          uint64_t rank, double seconds) const {
   NetworkWindow stretch;
-  stretch.seconds = ForRecent(communicator, rank, seconds, [&](const RankDelta& delta) {
+  stretch.seconds = ForNewest(communicator, rank, seconds, [&](const RankDelta& delta) {
     stretch.counts += delta.network;
     stretch.bus_bytes += delta.network_bus_bytes;
   });
@@ -346,32 +321,26 @@ std::optional<double> NetworkWindow::AllBytes(NetworkDirection direction) const 
 
 RanksWindow NodeHistory::RecentRanks(double seconds, double until) const {
   RanksWindow window;
-  double ago = 0;
-  for (auto step = steps_.rbegin(); step != steps_.rend() && ago < seconds; ++step) {
-    if (ago >= until) {
-      window.seconds += (*step)->seconds;
-      for (const auto& [key, delta] : (*step)->ranks)
-        window.ranks[{*key.first, key.second}] += delta;
-    }
-    ago += (*step)->seconds;
-  }
+  ForNewest(seconds, [&](const Step& step, double ago) {
+    if (ago < until) return;
+    window.seconds += step.seconds;
+    for (const auto& [key, delta] : step.ranks) window.ranks[{*key.first, key.second}] += delta;
+  });
   return window;
 }
 
 std::map<JobKey, uint64_t> NodeHistory::RecentOperations(double seconds) const {
   std::map<JobKey, uint64_t> operations;
-  double ago = 0;
-  for (auto step = steps_.rbegin(); step != steps_.rend() && ago < seconds; ++step) {
-    ago += (*step)->seconds;
+  ForNewest(seconds, [&](const Step& step, double) {
     // The ranks of a communicator follow each other.
     const collector::CommunicatorKey* last = nullptr;
     uint64_t* of_job = nullptr;
-    for (const auto& [key, delta] : (*step)->ranks) {
+    for (const auto& [key, delta] : step.ranks) {
       if (last != key.first.get()) of_job = &operations[JobKeyOf(*key.first)];
       last = key.first.get();
       for (const TrafficDelta& traffic : delta.traffic) *of_job += traffic.operations;
     }
-  }
+  });
   return operations;
 }
 

@@ -33,10 +33,6 @@ namespace nccl_exporter::exporter {
 inline constexpr size_t kHistorySteps = 120;
 inline constexpr std::chrono::seconds kHistoryStep{5};
 
-// Age that a communicator may have when a snapshot sees it first: the rest of its initialization on
-// the GPU, and a look through the directories, lie between.
-inline constexpr std::chrono::seconds kLatestSight = kHistoryStep;
-
 // Entries of one step: functions of communicators; ranks that did something; functions and size
 // classes of these ranks, four per rank; causes of losses of processes. Users share each
 // (fair_shares.h). Entries beyond a limit are left out and counted.
@@ -60,11 +56,7 @@ inline constexpr uint32_t kMostOfBin = (1 << 25) - 1;
 static_assert(kDurationBins <= 1 << 7);
 
 // Operations of one function on one communicator, all local ranks together, in a step or several.
-struct ActivityDelta {
-  uint64_t operations = 0;
-  uint64_t bytes = 0;
-  uint64_t timed_operations = 0;
-  uint64_t busy_ns = 0;             // of the timed ones
+struct ActivityDelta : collector::SizeClassSnapshot {
   double bus_bytes = 0;             // of the timed ones; 0 where the bus factor is not known
   std::vector<BinCount> durations;  // by bin; not in sums
 
@@ -76,14 +68,9 @@ struct ActivityDelta {
 };
 
 // Operations of one rank by function and size class, in a step or several.
-struct TrafficDelta {
+struct TrafficDelta : collector::SizeClassSnapshot {
   Function function = Function::kOther;
   uint8_t size_class = 0;
-  uint64_t operations = 0;
-  uint64_t bytes = 0;
-  uint64_t timed_operations = 0;
-  uint64_t timed_bytes = 0;
-  uint64_t busy_ns = 0;  // of the timed ones
 
   double BusySeconds() const { return static_cast<double>(busy_ns) / 1e9; }
 };
@@ -222,33 +209,34 @@ class NodeHistory {
     collector::NetworkBusBytes network_bus_bytes;
     std::optional<StepCounts> steps;
   };
-  using LossCounts = std::array<uint64_t, kLossCount>;
+  // Counts and losses of the latest snapshot.
+  struct Look {
+    std::map<SlotKey, Counts> counts;
+    std::map<collector::FileKey, std::array<uint64_t, kLossCount>> losses;
+    int64_t realtime_ns = 0;
+    int64_t monotonic_ns = 0;
+  };
 
-  // Calls `add` with what the rank did in each of the newest steps. Returns their seconds.
+  // Calls `visit` with each of the newest steps that ended less than `seconds` ago, and how long
+  // ago that is. Returns their seconds.
+  template <typename Visit>
+  double ForNewest(double seconds, Visit visit) const;
+  // Calls `add` with what the rank did in each of them.
   template <typename Add>
-  double ForRecent(const collector::CommunicatorKey& communicator, uint64_t rank, double seconds,
+  double ForNewest(const collector::CommunicatorKey& communicator, uint64_t rank, double seconds,
                    Add add) const;
   // The key that the newest step has, if it has one.
   SharedKey Share(const collector::CommunicatorKey& key) const;
   static void Compare(const RankOnNode& rank, const SharedKey& key, const Counts& before,
                       const Counts& now, Step& step);
-  static void CompareRank(const RankOnNode& rank, const SharedKey& key, const Counts& before,
-                          const Counts& now, Step& step);
   static uint64_t ComparedIn(const Step& step);
-  void CompareLosses(const collector::NodeSnapshot& node, Step& step);
+  void CompareLosses(const collector::NodeSnapshot& node, Look& now, Step& step) const;
   void Fit(Step& step);
   // Whether an object that is met for the first time, and began at `realtime_ns`, began since the
   // last step or just before.
   bool IsNew(int64_t realtime_ns) const;
 
-  // Never null, and never changed: copies share them.
-  std::shared_ptr<const std::map<SlotKey, Counts>> before_ =
-      std::make_shared<const std::map<SlotKey, Counts>>();
-  std::shared_ptr<const std::map<collector::FileKey, LossCounts>> losses_before_ =
-      std::make_shared<const std::map<collector::FileKey, LossCounts>>();
-  int64_t before_realtime_ns_ = 0;
-  int64_t before_monotonic_ns_ = 0;
-  bool has_before_ = false;
+  std::shared_ptr<const Look> before_;  // null: there was none. Copies share it
   std::deque<std::shared_ptr<const Step>> steps_;
   uint64_t left_out_ = 0;
 };

@@ -9,17 +9,11 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
-#include <utility>
 
 #include "collector/node_snapshot.h"
+#include "exporter/ledger/book.h"
 
 namespace nccl_exporter::exporter {
-
-struct TimedCounts {
-  uint64_t operations = 0;
-  uint64_t bytes = 0;
-  uint64_t busy_ns = 0;
-};
 
 class OperationTimes {
  public:
@@ -62,15 +56,12 @@ class OperationTimes {
   void EndPeriod() { at_period_ = {at_period_[1], seen_.operations}; }
 
   // Timed operations since the end of the interval before.
-  TimedCounts InThisInterval() const {
-    return {.operations = Increase(seen_.timed_operations, at_interval_.operations),
-            .bytes = Increase(seen_.timed_bytes, at_interval_.bytes),
+  collector::SizeClassSnapshot InThisInterval() const {
+    return {.timed_operations = Increase(seen_.timed_operations, at_interval_.timed_operations),
+            .timed_bytes = Increase(seen_.timed_bytes, at_interval_.timed_bytes),
             .busy_ns = Increase(seen_.busy_ns, at_interval_.busy_ns)};
   }
-  void EndInterval() {
-    at_interval_ = {
-        .operations = seen_.timed_operations, .bytes = seen_.timed_bytes, .busy_ns = seen_.busy_ns};
-  }
+  void EndInterval() { at_interval_ = seen_; }
   bool is_regular() const { return is_regular_; }
   void SetRegular(bool is_regular) { is_regular_ = is_regular; }
 
@@ -82,15 +73,10 @@ class OperationTimes {
   double recent_busy_ns_ = 0;
   double mean_ns_ = 0;
   std::array<uint64_t, 2> at_period_{};
-  TimedCounts at_interval_;
+  collector::SizeClassSnapshot at_interval_;
   bool is_regular_ = false;
 };
 
-using OperationKey = std::pair<uint8_t, uint8_t>;  // function and size class
-using TimesByOperation = std::map<OperationKey, OperationTimes>;
-
-constexpr bool IsOperation(const OperationKey& key) {
-  return key.first < kFunctionCount && key.second < kSizeClassCount;
-}
+using TimesByOperation = std::map<OperationKind, OperationTimes>;
 
 }  // namespace nccl_exporter::exporter

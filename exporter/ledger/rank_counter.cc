@@ -14,18 +14,12 @@ void ForEachSize(const collector::CommunicatorSnapshot& communicator, Use use) {
     const auto& sizes = communicator.functions[function].sizes;
     for (size_t size = 0; size < sizes.size(); ++size) {
       if (sizes[size].IsUsed())
-        use(OperationKey(static_cast<uint8_t>(function), static_cast<uint8_t>(size)), sizes[size]);
+        use(OperationKind{static_cast<Function>(function), size}, sizes[size]);
     }
   }
 }
 
-size_t IndexOf(const OperationKey& key) {
-  return static_cast<size_t>(collector::TrafficOf(static_cast<Function>(key.first)));
-}
-
-bool IsPointToPoint(const OperationKey& key) {
-  return TraitsOf(static_cast<Function>(key.first)).is_point_to_point;
-}
+bool IsPointToPoint(const OperationKind& kind) { return TraitsOf(kind.function).is_point_to_point; }
 
 }  // namespace
 
@@ -40,7 +34,7 @@ void RankCounter::BeginWithoutPast(const collector::CommunicatorSnapshot& commun
                                    const Moment& now) {
   BeginNew(communicator, now);
   counted_since_realtime_ns_ = now.realtime_ns;
-  ForEachSize(communicator, [&](const OperationKey& key, const auto& counts) {
+  ForEachSize(communicator, [&](const OperationKind& key, const auto& counts) {
     operations_[key].Begin(counts);
     if (IsPointToPoint(key)) point_to_point_ += counts.operations;
   });
@@ -56,9 +50,9 @@ void RankCounter::Advance(const collector::CommunicatorSnapshot& communicator, c
   const double elapsed = static_cast<double>(std::max<int64_t>(now.monotonic_ns - advanced_ns_, 0));
   const double decay = std::exp(-elapsed / static_cast<double>(times.mean_ns));
   advanced_ns_ = now.monotonic_ns;
-  std::map<OperationKey, uint64_t> more;
+  std::map<OperationKind, uint64_t> more;
   point_to_point_ = 0;
-  ForEachSize(communicator, [&](const OperationKey& key, const auto& counts) {
+  ForEachSize(communicator, [&](const OperationKind& key, const auto& counts) {
     more[key] = operations_[key].See(counts, decay);
     if (IsPointToPoint(key)) point_to_point_ += counts.operations;
   });
@@ -105,7 +99,7 @@ uint64_t RankCounter::ProgressOf(const collector::CommunicatorSnapshot& communic
 void RankCounter::Sum() {
   ByTraffic sums{};
   for (const auto& [key, one] : operations_) {
-    sums[IndexOf(key)] += one.seen().busy_ns;
+    sums[static_cast<size_t>(collector::TrafficOf(key.function))] += one.seen().busy_ns;
     has_times_ = has_times_ || one.seen().timed_operations != 0;
   }
   for (size_t i = 0; i < sums.size(); ++i) kernel_ns_[i] = std::max(kernel_ns_[i], sums[i]);
@@ -120,16 +114,12 @@ RankCounts RankCounter::Counts(bool spans_nodes, bool is_lowest) const {
   RankCounts counts;
   counts.progress = progress_;
   counts.kernel_ns = kernel_ns_;
-  if (spans_nodes && steps_.has_steps()) {
-    counts.steps = StepCounts{
-        .steps = steps_.steps(), .waits_ns = {}, .since_realtime_ns = counted_since_realtime_ns_};
-    for (const auto& [key, wait_ns] : steps_.waits_ns()) {
-      const OperationKind kind{static_cast<Function>(key.first), key.second};
-      counts.steps->waits_ns[kind] = wait_ns;
-    }
+  if (spans_nodes && steps_.counts()) {
+    counts.steps = steps_.counts();
+    counts.steps->since_realtime_ns = counted_since_realtime_ns_;
   }
-  if (is_lowest || node_.has_counted()) {
-    counts.node = node_.Counts();
+  if (is_lowest || node_.counts() != NodeCounts{}) {
+    counts.node = node_.counts();
     counts.node->is_lowest = is_lowest;
     counts.node->since_realtime_ns = counted_since_realtime_ns_;
   }

@@ -13,8 +13,8 @@ namespace {
 // once per step differ by one at most.
 constexpr uint64_t kRarerBy = 2;
 
-bool IsCollective(const OperationKey& key) {
-  return collector::TrafficOf(static_cast<Function>(key.first)) == collector::Traffic::kCollective;
+bool IsCollective(const OperationKind& kind) {
+  return collector::TrafficOf(kind.function) == collector::Traffic::kCollective;
 }
 
 // One that occurs once per longest step is in a period as often as that fits, rounded down.
@@ -26,11 +26,11 @@ bool IsRegular(uint64_t operations, int64_t period_ns, const LedgerTimes& times)
 }  // namespace
 
 void StepCounter::Advance(TimesByOperation& operations,
-                          const std::map<OperationKey, uint64_t>& more,
+                          const std::map<OperationKind, uint64_t>& more,
                           const std::vector<collector::RecentOperation>& recent, double decay,
                           const Moment& now, const LedgerTimes& times) {
   uint64_t steps = 0;
-  if (has_choice_) {
+  if (counts_) {
     const auto found = more.find(choice_);
     if (found != more.end()) steps = found->second;
   }
@@ -51,12 +51,14 @@ uint64_t StepCounter::EndPeriod(TimesByOperation& operations, int64_t period_ns,
                    one.InLastPeriod() != 0 && IsRegular(one.InThisPeriod(), period_ns, times) &&
                    IsRegular(one.InLastPeriod(), last_period_ns_, times));
   }
-  const bool is_first = !has_choice_;
-  ChooseWaits(operations);
+  const bool is_first = !counts_;
   // The operations of both periods were steps, and were not counted.
   uint64_t uncounted = 0;
   if (Choose(operations) && is_first) uncounted = operations.find(choice_)->second.InBothPeriods();
-  if (has_choice_) LearnPlaces(operations);
+  if (counts_) {
+    ChooseWaits(operations);
+    LearnPlaces(operations);
+  }
   for (auto& [key, one] : operations) one.EndPeriod();
   return uncounted;
 }
@@ -67,10 +69,10 @@ bool StepCounter::Choose(const TimesByOperation& operations) {
   });
   if (rarest == operations.end() || !rarest->second.is_regular()) return false;
   const auto chosen = operations.find(choice_);
-  if (has_choice_ && chosen != operations.end() && chosen->second.is_regular() &&
+  if (counts_ && chosen != operations.end() && chosen->second.is_regular() &&
       rarest->second.InBothPeriods() + kRarerBy > chosen->second.InBothPeriods())
     return false;
-  has_choice_ = true;
+  if (!counts_) counts_.emplace();
   choice_ = rarest->first;
   return true;
 }
@@ -78,22 +80,23 @@ bool StepCounter::Choose(const TimesByOperation& operations) {
 // A kind keeps its place while it is regular. Then all ranks have the same kinds, although their
 // periods end at different moments.
 void StepCounter::ChooseWaits(const TimesByOperation& operations) {
-  std::vector<std::pair<uint64_t, OperationKey>> others;  // that have no place
+  std::map<OperationKind, uint64_t>& waits_ns = counts_->waits_ns;
+  std::vector<std::pair<uint64_t, OperationKind>> others;  // that have no place
   for (const auto& [key, one] : operations) {
-    if (!one.is_regular() || waits_ns_.contains(key)) continue;
+    if (!one.is_regular() || waits_ns.contains(key)) continue;
     others.emplace_back(one.seen().bytes, key);
   }
   std::ranges::sort(others, std::greater<>());
   for (const auto& [bytes, key] : others) {
-    if (waits_ns_.size() >= kMostWaits) {
-      const auto past = std::ranges::find_if(waits_ns_, [&](const auto& item) {
+    if (waits_ns.size() >= kMostStepWaits) {
+      const auto past = std::ranges::find_if(waits_ns, [&](const auto& item) {
         const auto one = operations.find(item.first);
         return one == operations.end() || !one->second.is_regular();
       });
-      if (past == waits_ns_.end()) return;
-      waits_ns_.erase(past);
+      if (past == waits_ns.end()) return;
+      waits_ns.erase(past);
     }
-    waits_ns_.emplace(key, 0);
+    waits_ns.emplace(key, 0);
   }
 }
 
@@ -101,17 +104,17 @@ void StepCounter::ChooseWaits(const TimesByOperation& operations) {
 void StepCounter::LearnPlaces(const TimesByOperation& operations) {
   const auto chosen = operations.find(choice_);
   if (chosen == operations.end()) return;
-  std::map<uint8_t, uint64_t> counts;
+  std::map<Function, uint64_t> counts;
   for (const auto& [key, one] : operations) {
-    if (IsCollective(key)) counts[key.first] += one.InBothPeriods();
+    if (IsCollective(key)) counts[key.function] += one.InBothPeriods();
   }
   for (const auto& [function, count] : counts)
     places_.Learn(function, count, chosen->second.InBothPeriods());
 }
 
 void StepCounter::Count(uint64_t steps, const TimesByOperation& operations) {
-  steps_ += steps;
-  for (auto& [key, sum_ns] : waits_ns_) {
+  counts_->steps += steps;
+  for (auto& [key, sum_ns] : counts_->waits_ns) {
     const auto one = operations.find(key);
     if (one == operations.end() || !one->second.is_regular()) continue;
     // A sum beyond what a word holds takes a forged segment.

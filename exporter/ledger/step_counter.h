@@ -10,14 +10,13 @@
 //
 // A wait is counted for each regular collective and size by itself: it contains the transfer, so
 // only ranks in the same operation are compared. It is the mean of the launch that takes longest in
-// a step (step_places.h). At most kMostWaits kinds have one: those that moved the most bytes, which
-// are the same on all ranks.
+// a step (step_places.h). At most kMostStepWaits kinds have one: those that moved the most bytes,
+// which are the same on all ranks.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
-#include <utility>
+#include <optional>
 #include <vector>
 
 #include "exporter/ledger/book.h"
@@ -29,20 +28,16 @@ namespace nccl_exporter::exporter {
 
 class StepCounter {
  public:
-  static constexpr size_t kMostWaits = kMostStepWaits;
-
   void Begin(const Moment& now) { period_start_ns_ = now.monotonic_ns; }
 
   // After all operations have seen the snapshot. `more` says how many came with it.
   // `recent` and `decay` as of StepPlaces::See().
-  void Advance(TimesByOperation& operations, const std::map<OperationKey, uint64_t>& more,
+  void Advance(TimesByOperation& operations, const std::map<OperationKind, uint64_t>& more,
                const std::vector<collector::RecentOperation>& recent, double decay,
                const Moment& now, const LedgerTimes& times);
 
-  bool has_steps() const { return has_choice_; }
-  uint64_t steps() const { return steps_; }
-  // By collective and size: the recent mean of its longest launch in a step, times the steps.
-  const std::map<OperationKey, uint64_t>& waits_ns() const { return waits_ns_; }
+  // Nothing before the first step; without `since_realtime_ns`.
+  const std::optional<StepCounts>& counts() const { return counts_; }
 
  private:
   // Returns the steps of the two periods if they are the first ones: these were not counted.
@@ -55,10 +50,8 @@ class StepCounter {
 
   int64_t period_start_ns_ = 0;
   int64_t last_period_ns_ = 0;  // 0: there was none
-  bool has_choice_ = false;
-  OperationKey choice_;
-  uint64_t steps_ = 0;
-  std::map<OperationKey, uint64_t> waits_ns_;
+  OperationKind choice_;        // with counts_
+  std::optional<StepCounts> counts_;
   StepPlaces places_;
 };
 

@@ -14,7 +14,7 @@ constexpr double kLeastWeight = 0.01;
 }  // namespace
 
 // The ratio is off by less than per_step / steps: it names one number if that is below a half.
-void StepPlaces::Learn(uint8_t function, uint64_t operations, uint64_t steps) {
+void StepPlaces::Learn(Function function, uint64_t operations, uint64_t steps) {
   if (steps == 0) return;
   const uint64_t per_step = (operations + steps / 2) / steps;
   const uint64_t exact = per_step * steps;
@@ -24,7 +24,7 @@ void StepPlaces::Learn(uint8_t function, uint64_t operations, uint64_t steps) {
   if (before != per_step) kinds_.clear();
 }
 
-uint64_t StepPlaces::PlacesOf(uint8_t function) const {
+uint64_t StepPlaces::PlacesOf(Function function) const {
   const auto found = per_step_.find(function);
   return found != per_step_.end() && found->second <= kMostPlaces ? found->second : 1;
 }
@@ -41,16 +41,15 @@ void StepPlaces::See(const std::vector<collector::RecentOperation>& recent, doub
                   [&](const auto& place) { return place.second.weight < kLeastWeight * most; });
   }
   for (const collector::RecentOperation& operation : recent) {
-    const auto function = static_cast<uint8_t>(operation.function);
     const auto launch_ns = static_cast<double>(operation.launch_ns);
-    Kind& kind = kinds_[{function, operation.size_class}];
+    Kind& kind = kinds_[{operation.function, operation.size_class}];
     kind.operations.Add(launch_ns / static_cast<double>(operation.members));
-    kind.places[operation.sequence % PlacesOf(function)].Add(launch_ns);
+    kind.places[operation.sequence % PlacesOf(operation.function)].Add(launch_ns);
   }
 }
 
-double StepPlaces::LongestToMean(const OperationKey& key) const {
-  const auto found = kinds_.find(key);
+double StepPlaces::LongestToMean(const OperationKind& of) const {
+  const auto found = kinds_.find(of);
   if (found == kinds_.end() || found->second.operations.sum_ns <= 0) return 1;
   const Kind& kind = found->second;
   double longest_ns = 0;

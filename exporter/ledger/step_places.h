@@ -27,16 +27,16 @@ class StepPlaces {
 
   // Learns the operations of a function per step, from both counts over the same time. Nothing
   // changes if the counts do not prove one number. A new number forgets all that was seen.
-  void Learn(uint8_t function, uint64_t operations, uint64_t steps);
+  void Learn(Function function, uint64_t operations, uint64_t steps);
   // Places of the function in a step: 1 where they were not learned, or beyond kMostPlaces.
-  uint64_t PlacesOf(uint8_t function) const;
+  uint64_t PlacesOf(Function function) const;
 
   // Sees the operations that were completed since the call before. `decay` multiplies the weights
   // of earlier ones.
   void See(const std::vector<collector::RecentOperation>& recent, double decay);
 
   // Longest mean of a place, divided by the mean of all operations; 1 if nothing was seen.
-  double LongestToMean(const OperationKey& key) const;
+  double LongestToMean(const OperationKind& kind) const;
 
  private:
   struct Mean {
@@ -57,8 +57,8 @@ class StepPlaces {
     std::map<uint64_t, Mean> places;  // each launch whole
   };
 
-  std::map<uint8_t, uint64_t> per_step_;  // by function
-  std::map<OperationKey, Kind> kinds_;
+  std::map<Function, uint64_t> per_step_;
+  std::map<OperationKind, Kind> kinds_;
 };
 
 }  // namespace nccl_exporter::exporter

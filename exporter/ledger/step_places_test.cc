@@ -15,13 +15,13 @@ constexpr uint64_t kMs = 1'000'000;
 constexpr uint8_t kClass = 7;
 constexpr uint8_t kOtherClass = 9;
 
-OperationKey KeyOf(Function function, uint8_t size_class = kClass) {
-  return {static_cast<uint8_t>(function), size_class};
+OperationKind KeyOf(Function function, uint8_t size_class = kClass) {
+  return {function, size_class};
 }
 // That the places have learned, as from a minute of steps.
 void Learn(StepPlaces& places, uint64_t per_step, Function function = Function::kAllGather) {
   const uint64_t steps = 2 * per_step + 10;
-  places.Learn(static_cast<uint8_t>(function), per_step * steps, steps);
+  places.Learn(function, per_step * steps, steps);
 }
 
 // Completions of a communicator, in snapshots 5 s apart.
@@ -166,8 +166,8 @@ TEST(StepPlacesTest, MoreThanTheMostPlacesAreOne) {
 TEST(StepPlacesTest, TheNumberPerStepIsExactOrUnknown) {
   const auto learned = [](uint64_t operations, uint64_t steps) {
     StepPlaces places;
-    places.Learn(0, operations, steps);
-    return places.PlacesOf(0);
+    places.Learn(Function::kAllGather, operations, steps);
+    return places.PlacesOf(Function::kAllGather);
   };
   for (uint64_t per_step = 1; per_step <= 40; ++per_step) {
     for (uint64_t steps = 2 * per_step + 3; steps < 400; steps += 17) {
@@ -186,7 +186,7 @@ TEST(StepPlacesTest, TheNumberPerStepIsExactOrUnknown) {
 
 TEST(StepPlacesTest, WhatWasLearnedStaysUntilThereIsAnotherNumber) {
   StepPlaces places;
-  constexpr auto kFunction = static_cast<uint8_t>(Function::kAllGather);
+  constexpr Function kFunction = Function::kAllGather;
   places.Learn(kFunction, 800, 100);
   places.Learn(kFunction, 850, 100);
   EXPECT_EQ(places.PlacesOf(kFunction), 8u);
@@ -208,7 +208,7 @@ TEST(StepPlacesTest, AnyNumbersAreHarmless) {
                                                         .sequence = 0,
                                                         .launch_ns = 0,
                                                         .members = 1}};
-  places.Learn(static_cast<uint8_t>(Function::kAllGather), most, 3);
+  places.Learn(Function::kAllGather, most, 3);
   for (int i = 0; i < 3000; ++i) places.See(recent, std::exp(-0.5));
   EXPECT_GE(places.LongestToMean(KeyOf(Function::kAllGather)), 1);
 }

@@ -17,8 +17,7 @@ namespace nccl_exporter::exporter {
 // ("mode=755" in its options), and the directory is not that root. A tmpfs for everybody is mounted
 // with mode 1777, which the kernel does not show. A bind mount, as in a container, shows the
 // options of the file system behind it.
-inline bool IsOnSystemsTmpfs(const std::string& directory, dev_t number,
-                             std::istream& mountinfo) {
+inline bool IsOnSystemsTmpfs(const std::string& directory, dev_t number, std::istream& mountinfo) {
   const std::string device = std::to_string(major(number)) + ':' + std::to_string(minor(number));
   bool is_systems = false;
   for (std::string line; std::getline(mountinfo, line);) {

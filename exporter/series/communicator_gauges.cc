@@ -91,13 +91,6 @@ bool IsQuiet(const GroupMember& member) {
   return member.counts != nullptr && member.counts->is_quiet;
 }
 
-std::vector<const GroupMember*> QuietOf(std::span<const GroupMember* const> members) {
-  std::vector<const GroupMember*> quiet;
-  std::ranges::copy_if(members, std::back_inserter(quiet),
-                       [](const GroupMember* member) { return IsQuiet(*member); });
-  return quiet;
-}
-
 const collector::InFlightOperation* OldestInFlight(std::span<const GroupMember* const> members) {
   const collector::InFlightOperation* oldest = nullptr;
   for (const GroupMember* member : members) {

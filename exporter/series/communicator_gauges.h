@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "collector/node_snapshot.h"
 #include "exporter/series/series_group.h"
@@ -33,7 +32,6 @@ std::optional<double> ValueOf(const CommunicatorGauge& gauge,
 
 // Whether the communicator has stalled, as the book says.
 bool IsQuiet(const GroupMember& member);
-std::vector<const GroupMember*> QuietOf(std::span<const GroupMember* const> members);
 
 // Whether it is the lowest rank of its communicator on this node.
 bool IsLowest(const GroupMember& member);

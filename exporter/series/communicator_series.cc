@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,7 +15,7 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-constexpr double kNsPerSecond = 1e9;
+constexpr double kNsPerSecond = 1e9, kBytesPerKib = 1024;
 
 // A counter per size class of collectives, and those of sends and receives. The count is divided by
 // the unit.
@@ -36,23 +37,12 @@ constexpr std::array kSizeCounters{
 
 const FunctionGroup kSends{.members = {Function::kSend}, .labels = nullptr, .sizes = {}};
 const FunctionGroup kReceives{.members = {Function::kRecv}, .labels = nullptr, .sizes = {}};
-constexpr std::array kSendAndRecv{Function::kSend, Function::kRecv};
-
-// Counts of the members together: those of the only one, or their sum in `sum`. Null: there are
-// none.
-const RankCounts* CountsOf(const SeriesGroup& group, std::optional<RankCounts>& sum) {
-  if (group.Counted().size() == 1) return group.Counted().front().counts;
-  for (const GroupMember& member : group.Counted()) {
-    if (member.counts != nullptr) collector::AddKnown(sum, std::optional(*member.counts));
-  }
-  return sum ? &*sum : nullptr;
-}
 
 }  // namespace
 
 CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, LabelCache& labels,
                                        const FunctionGroups& functions)
-    : builder_(builder), labels_(labels), functions_(functions), network_(builder) {
+    : builder_(builder), labels_(labels), functions_(functions) {
   for (const FunctionGroup& one : functions.all) {
     const LabelsId id = builder.AddLabels(one.labels);
     for (const Function function : one.members)
@@ -65,6 +55,14 @@ CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, LabelCache& l
     for (const SizeGroup& sizes : one.sizes)
       size_labels_.push_back(builder.AddLabels(sizes.labels));
   }
+  for (size_t i = 0; i < kNetworkDirectionCount; ++i) {
+    const std::string direction(kNetworkDirections[i].name);
+    direction_labels_[i] = builder.AddLabel("direction", direction);
+    for (size_t state = 0; state < kNetworkStateCount; ++state) {
+      state_labels_[i][state] = builder.AddLabels(
+          {{"direction", direction}, {"state", std::string(kNetworkStates[state].name)}});
+    }
+  }
   for (size_t i = 0; functions.splits_durations && i < kSizeClassCount; ++i)
     size_alone_labels_[i] = builder.AddLabels(functions.size_alone[i]);
 }
@@ -75,16 +73,15 @@ void CommunicatorSeries::AddNamed(const SeriesGroup& group, bool with_detail) {
   const LabelsId labels = builder_.AddLabels(group.labels);
   builder_.CountSince(0);  // comparisons are the daemon's own
   AddArrivals(group, labels);
-  builder_.CountSince(group.CreatedRealtimeNs());
+  builder_.CountSince(group.counted->created_realtime_ns);
   AddFunctions(group, labels);
-  network_.Add(group, labels);
-  std::optional<RankCounts> sum;
-  if (const RankCounts* const counts = CountsOf(group, sum)) {
+  AddNetwork(group, labels);
+  if (const RankCounts* const counts = group.counts) {
     AddKernelTime(group, *counts, labels);
     if (counts->steps) AddSteps(group, *counts->steps, labels);
     if (counts->node) AddNode(*counts->node, labels);
   }
-  builder_.CountSince(group.CreatedRealtimeNs());
+  builder_.CountSince(group.counted->created_realtime_ns);
   const std::vector<const GroupMember*> in_use = group.InUse();
   if (const std::optional<double> ranks = RanksOf(group))
     builder_.Add(Metric::kCommunicatorRanks, labels, kNoLabels, *ranks);
@@ -95,24 +92,21 @@ void CommunicatorSeries::AddNamed(const SeriesGroup& group, bool with_detail) {
 
 void CommunicatorSeries::AddOther(const SeriesGroup& group) {
   splits_durations_ = false;  // all functions in all sizes would not fit kSeriesForOthers
-  builder_.CountSince(group.CreatedRealtimeNs());
+  builder_.CountSince(group.counted->created_realtime_ns);
   const LabelsId labels = builder_.AddLabels(group.labels);
   AddFunctions(group, labels);
-  network_.Add(group, labels);
-  std::optional<RankCounts> sum;
-  const RankCounts* const counts = CountsOf(group, sum);
-  if (counts == nullptr) return;
-  AddKernelTime(group, *counts, labels);
-  if (!counts->node || !counts->node->network) return;
-  network_.AddBusBytes(*counts->node->network, labels);
+  AddNetwork(group, labels);
+  if (group.counts == nullptr) return;
+  AddKernelTime(group, *group.counts, labels);
+  const std::optional<NodeCounts>& node = group.counts->node;
+  if (node && node->network) AddNetworkBusBytes(*node->network, labels);
 }
 
 void CommunicatorSeries::AddFunctions(const SeriesGroup& group, LabelsId labels) {
-  const auto operations = [](const collector::FunctionSnapshot& counts) {
-    return SumOfSizes(counts, SizeRange{}, &collector::SizeClassSnapshot::operations);
-  };
-  if (const uint128_t sum = Sum(group, kSendAndRecv, operations); sum != 0)
-    builder_.Add(Metric::kRankPointToPoint, labels, kNoLabels, static_cast<double>(sum));
+  const auto [collectives, point_to_point] =
+      SumByTraffic(group, &collector::SizeClassSnapshot::operations);
+  if (point_to_point != 0)
+    builder_.Add(Metric::kRankPointToPoint, labels, kNoLabels, static_cast<double>(point_to_point));
   if (!builder_.ServesDetail()) return;
   AddPointToPoint(group, labels, kSends);
   AddPointToPoint(group, labels, kReceives);
@@ -127,61 +121,57 @@ void CommunicatorSeries::AddFunctions(const SeriesGroup& group, LabelsId labels)
 void CommunicatorSeries::AddApiCalls(const SeriesGroup& group, LabelsId labels) {
   for (const FunctionGroup& functions : functions_.all) {
     if (!WasUsed(group, functions)) continue;
-    const auto calls = [](const collector::FunctionSnapshot& counts) { return counts.calls; };
+    std::optional<collector::FunctionSnapshot> sum;
     builder_.Add(Metric::kApiCalls, labels,
                  function_labels_[static_cast<size_t>(functions.members.front())],
-                 static_cast<double>(Sum(group, functions.members, calls)));
+                 static_cast<double>(CountsOf(group, functions, sum).calls));
   }
 }
 
 void CommunicatorSeries::AddCollective(const SeriesGroup& group, LabelsId labels,
                                        const FunctionGroup& functions, const LabelsId* sizes) {
+  std::optional<collector::FunctionSnapshot> sum;
+  const collector::FunctionSnapshot& counts = CountsOf(group, functions, sum);
   for (const SizeCounter& counter : kSizeCounters) {
     if (!builder_.Serves(counter.of_collectives)) continue;
     for (size_t i = 0; i < functions.sizes.size(); ++i) {
-      const auto value = [&](const collector::FunctionSnapshot& counts) {
-        return SumOfSizes(counts, functions.sizes[i].sizes, counter.count);
-      };
-      const auto sum = static_cast<double>(Sum(group, functions.members, value));
-      builder_.Add(counter.of_collectives, labels, sizes[i], sum / counter.unit);
+      const uint64_t count = SumOfSizes(counts, functions.sizes[i].sizes, counter.count);
+      builder_.Add(counter.of_collectives, labels, sizes[i],
+                   static_cast<double>(count) / counter.unit);
     }
   }
-  AddDurations(Metric::kCollectiveDuration, group, labels, functions, sizes);
+  const LabelsId collective = collective_labels_[static_cast<size_t>(functions.members.front())];
+  is_kept_ = !sum && group.timed_by_ranks == nullptr;
+  AddDurations(Metric::kCollectiveDuration, counts, labels, collective, sizes);
   if (!HasBusBytes(group, functions)) return;
   for (size_t i = 0; builder_.Serves(Metric::kCollectiveBusBytes) && i < functions.sizes.size();
        ++i) {
     builder_.Add(Metric::kCollectiveBusBytes, labels, sizes[i],
                  SumOfBusBytes(group, functions, functions.sizes[i].sizes));
   }
-  AddHistogram(Metric::kCollectiveBusBandwidth, group, labels, functions);
+  AddHistogram(Metric::kCollectiveBusBandwidth, labels, collective,
+               static_cast<double>(counts.bandwidth_sum_kib) * kBytesPerKib, counts.bandwidth);
 }
 
 void CommunicatorSeries::AddPointToPoint(const SeriesGroup& group, LabelsId labels,
                                          const FunctionGroup& functions) {
   if (!WasUsed(group, functions)) return;
+  std::optional<collector::FunctionSnapshot> sum;
+  const collector::FunctionSnapshot& counts = CountsOf(group, functions, sum);
   const bool is_send = functions.members.front() == Function::kSend;
   for (const SizeCounter& counter : kSizeCounters) {
-    const Metric metric = is_send ? counter.of_sends : counter.of_receives;
-    if (!builder_.Serves(metric)) continue;
-    const auto value = [&](const collector::FunctionSnapshot& counts) {
-      return SumOfSizes(counts, SizeRange{}, counter.count);
-    };
-    const auto sum = static_cast<double>(Sum(group, functions.members, value));
-    builder_.Add(metric, labels, kNoLabels, sum / counter.unit);
+    const uint64_t count = SumOfSizes(counts, SizeRange{}, counter.count);
+    builder_.Add(is_send ? counter.of_sends : counter.of_receives, labels, kNoLabels,
+                 static_cast<double>(count) / counter.unit);
   }
-  AddDurations(is_send ? Metric::kSendDuration : Metric::kRecvDuration, group, labels, functions,
+  is_kept_ = !sum && group.timed_by_ranks == nullptr;
+  AddDurations(is_send ? Metric::kSendDuration : Metric::kRecvDuration, counts, labels, kNoLabels,
                size_alone_labels_.data());
 }
 
-// The daemon counts these itself. Members with the same labels are summed, departed ones included.
+// The daemon counts these itself.
 void CommunicatorSeries::AddArrivals(const SeriesGroup& group, LabelsId labels) {
-  std::optional<collector::ArrivalCounts> sum;
-  for (const GroupMember& member : group.Counted()) {
-    const std::optional<collector::ArrivalCounts>& counts = member.communicator->arrivals;
-    if (!counts) continue;
-    if (!sum) sum.emplace();
-    *sum += *counts;
-  }
+  const std::optional<collector::ArrivalCounts>& sum = group.counted->arrivals;
   if (!sum) return;
   builder_.Add(Metric::kArrivalLateness, labels, kNoLabels,
                static_cast<double>(sum->lateness_ns) / kNsPerSecond);
@@ -192,7 +182,8 @@ void CommunicatorSeries::AddArrivals(const SeriesGroup& group, LabelsId labels) 
 // never waits.
 void CommunicatorSeries::AddKernelTime(const SeriesGroup& group, const RankCounts& counts,
                                        LabelsId labels) {
-  const auto [collectives, point_to_point] = TimedByTraffic(group);
+  const auto [collectives, point_to_point] =
+      SumByTraffic(group, &collector::SizeClassSnapshot::timed_operations);
   if (IsTimed(group) && collectives + point_to_point != 0) {
     const auto [in_collectives_ns, in_point_to_point_ns] = counts.kernel_ns;
     builder_.Add(Metric::kRankKernelSeconds, labels, kNoLabels,
@@ -239,7 +230,7 @@ void CommunicatorSeries::AddNode(const NodeCounts& node, LabelsId labels) {
   if (node.compared)
     builder_.Add(Metric::kComparedOperations, labels, kNoLabels,
                  static_cast<double>(*node.compared));
-  if (node.network) network_.AddBusBytes(*node.network, labels);
+  if (node.network) AddNetworkBusBytes(*node.network, labels);
   if (node.large.empty()) return;
   const LabelsId* sizes = size_labels_.data();
   for (const FunctionGroup& functions : functions_.collectives) {
@@ -257,6 +248,35 @@ void CommunicatorSeries::AddNode(const NodeCounts& node, LabelsId labels) {
   }
 }
 
+void CommunicatorSeries::AddNetwork(const SeriesGroup& group, LabelsId labels) {
+  if (!builder_.ServesDetail() || !group.counted->network) return;
+  for (size_t i = 0; i < kNetworkDirectionCount; ++i) {
+    const collector::NetworkDirectionCounts& counts = group.counted->network->directions[i];
+    if (counts.operations == 0) continue;
+    for (size_t state = 0; state < kNetworkStateCount; ++state) {
+      if (const std::optional<uint64_t> wait_ns =
+              counts.WaitNs(static_cast<NetworkDirection>(i), static_cast<NetworkState>(state)))
+        builder_.Add(Metric::kNetworkWaitSeconds, labels, state_labels_[i][state],
+                     static_cast<double>(*wait_ns) / kNsPerSecond);
+    }
+    builder_.Add(Metric::kNetworkTimedBytes, labels, direction_labels_[i],
+                 static_cast<double>(counts.bytes));
+    builder_.Add(Metric::kNetworkTimedOperations, labels, direction_labels_[i],
+                 static_cast<double>(counts.operations));
+  }
+}
+
+void CommunicatorSeries::AddNetworkBusBytes(const collector::NetworkBusBytes& counts,
+                                            LabelsId labels) {
+  for (size_t i = 0; i < kNetworkDirectionCount; ++i) {
+    if (counts.all[i] == 0) continue;
+    builder_.Add(Metric::kNodeNetworkBusBytes, labels, direction_labels_[i],
+                 static_cast<double>(counts.all[i]));
+    builder_.Add(Metric::kNodeNetworkTimedBusBytes, labels, direction_labels_[i],
+                 static_cast<double>(counts.timed[i]));
+  }
+}
+
 void CommunicatorSeries::AddGauges(std::span<const GroupMember* const> in_use, LabelsId labels) {
   for (const CommunicatorGauge& gauge : CommunicatorGauges()) {
     if (!builder_.Serves(gauge.metric)) continue;
@@ -264,7 +284,9 @@ void CommunicatorSeries::AddGauges(std::span<const GroupMember* const> in_use, L
       builder_.Add(gauge.metric, labels, kNoLabels, *value);
   }
   AddOldest(Metric::kOldestInFlightStart, in_use, labels);
-  AddStalled(QuietOf(in_use), labels);
+  std::vector<const GroupMember*> quiet(in_use.begin(), in_use.end());
+  std::erase_if(quiet, [](const GroupMember* member) { return !IsQuiet(*member); });
+  AddStalled(quiet, labels);
 }
 
 void CommunicatorSeries::AddStalled(const std::vector<const GroupMember*>& quiet, LabelsId labels) {
@@ -312,59 +334,31 @@ void CommunicatorSeries::AddInfo(std::span<const GroupMember* const> in_use, Lab
   }
 }
 
-void CommunicatorSeries::AddHistogram(Metric metric, const SeriesGroup& group, LabelsId labels,
-                                      const FunctionGroup& functions) {
+void CommunicatorSeries::AddHistogram(Metric metric, LabelsId labels, LabelsId variable_labels,
+                                      double sum, std::span<const uint64_t> counts) {
   if (!builder_.Serves(metric)) return;
-  const collector::CommunicatorSnapshot& first = *group.Counted().front().communicator;
-  std::span<const uint64_t> counts = HistogramCounts(metric, first, functions.members.front());
-  // Sums change with the next scrape.
-  if (!group.sums.empty() || functions.members.size() > 1) {
-    std::vector<uint64_t> sum(counts.size());
-    for (const GroupMember& member : group.Counted()) {
-      for (const Function function : functions.members) {
-        std::ranges::transform(sum, HistogramCounts(metric, *member.communicator, function),
-                               sum.begin(), std::plus<>());
-      }
-    }
-    counts = builder_.Keep(std::move(sum));
-  }
-  builder_.AddHistogram(metric, labels, CollectiveLabelsOf(functions),
-                        HistogramSum(metric, group, functions), counts);
+  if (!is_kept_) counts = builder_.Keep({counts.begin(), counts.end()});
+  builder_.Add(metric, labels, variable_labels, sum, counts);
 }
 
-void CommunicatorSeries::AddDurations(Metric metric, const SeriesGroup& group, LabelsId labels,
-                                      const FunctionGroup& functions, const LabelsId* sizes) {
-  if (!splits_durations_) return AddHistogram(metric, group, labels, functions);
-  if (!builder_.Serves(metric)) return;
-  collector::SizedDurations rest;
-  std::array<collector::SizedDurations, kSizeClassCount> by_size;
-  for (const GroupMember& member : group.Counted()) {
-    for (const Function function : functions.members) {
-      const collector::FunctionSnapshot& counts =
-          member.communicator->functions[static_cast<size_t>(function)];
-      rest += {.counts = {counts.duration.begin(), counts.duration.end()},
-               .busy_ns = SumOfSizes(counts, SizeRange{}, &collector::SizeClassSnapshot::busy_ns)};
-      for (size_t i = 0; i < by_size.size(); ++i) by_size[i] += counts.duration_by_size[i];
-    }
-  }
-  const auto add = [&](LabelsId size, collector::SizedDurations& durations) {
-    builder_.AddHistogram(metric, labels, size,
-                          static_cast<double>(durations.busy_ns) / kNsPerSecond,
-                          builder_.Keep(std::move(durations.counts)));
+void CommunicatorSeries::AddDurations(Metric metric, const collector::FunctionSnapshot& counts,
+                                      LabelsId labels, LabelsId collective, const LabelsId* sizes) {
+  collector::SizedDurations rest{
+      .counts = {}, .busy_ns = SumOfSizes(counts, {}, &collector::SizeClassSnapshot::busy_ns)};
+  const auto add = [&](LabelsId variable, uint64_t busy_ns, std::span<const uint64_t> durations) {
+    AddHistogram(metric, labels, variable, static_cast<double>(busy_ns) / kNsPerSecond, durations);
   };
-  for (size_t i = 0; i < by_size.size(); ++i) {
-    if (by_size[i].counts.empty()) continue;
-    rest -= by_size[i];
-    add(sizes[i], by_size[i]);
+  if (!splits_durations_) return add(collective, rest.busy_ns, counts.duration);
+  rest.counts.assign(counts.duration.begin(), counts.duration.end());
+  for (size_t i = 0; i < counts.duration_by_size.size(); ++i) {
+    const collector::SizedDurations& of_size = counts.duration_by_size[i];
+    if (of_size.counts.empty()) continue;
+    rest -= of_size;
+    add(sizes[i], of_size.busy_ns, of_size.counts);
   }
+  is_kept_ = false;
   if (std::ranges::any_of(rest.counts, [](uint64_t count) { return count != 0; }))
-    add(CollectiveLabelsOf(functions), rest);
-}
-
-LabelsId CommunicatorSeries::CollectiveLabelsOf(const FunctionGroup& functions) const {
-  return functions.labels == nullptr
-             ? kNoLabels
-             : collective_labels_[static_cast<size_t>(functions.members.front())];
+    add(collective, rest.busy_ns, rest.counts);
 }
 
 }  // namespace nccl_exporter::exporter

@@ -61,22 +61,20 @@ class ExpositionBuilder {
   // Whether any family but those of alerts takes series now.
   bool ServesDetail() const { return has_detail_ && takes_detail_; }
 
-  void Add(Metric metric, LabelsId group_labels, LabelsId variable_labels, double value) {
-    AddSeries(metric, {.group_labels = group_labels,
-                       .variable_labels = variable_labels,
-                       .value = value,
-                       .counts = {},
-                       .created_realtime_ns = created_realtime_ns_});
-  }
-
-  // `counts` must live as long as the exposition: see Keep() and Exposition::owners.
-  void AddHistogram(Metric metric, LabelsId group_labels, LabelsId variable_labels, double sum,
-                    std::span<const uint64_t> counts) {
-    AddSeries(metric, {.group_labels = group_labels,
-                       .variable_labels = variable_labels,
-                       .value = sum,
-                       .counts = counts,
-                       .created_realtime_ns = created_realtime_ns_});
+  // `counts` of a histogram must live as long as the exposition: see Keep() and Exposition::owners.
+  void Add(Metric metric, LabelsId group_labels, LabelsId variable_labels, double value,
+           std::span<const uint64_t> counts = {}) {
+    if (!Serves(metric)) return;
+    Family& family = exposition_.families[static_cast<size_t>(metric)];
+    family.series.push_back({.group_labels = group_labels,
+                             .variable_labels = variable_labels,
+                             .value = value,
+                             .counts = counts,
+                             .created_realtime_ns = created_realtime_ns_});
+    const size_t label_bytes = exposition_.labels[group_labels]->text().size() +
+                               exposition_.labels[variable_labels]->text().size();
+    (IsAlertSeries(metric) ? samples_.alerts : samples_.detail) +=
+        SamplesPerSeries(family) * SamplesOfLabels(label_bytes);
   }
 
   // Makes the exposition the owner of `counts`.
@@ -128,16 +126,6 @@ class ExpositionBuilder {
   }
 
  private:
-  void AddSeries(Metric metric, const Series& series) {
-    if (!Serves(metric)) return;
-    Family& family = exposition_.families[static_cast<size_t>(metric)];
-    family.series.push_back(series);
-    const size_t label_bytes = exposition_.labels[series.group_labels]->text().size() +
-                               exposition_.labels[series.variable_labels]->text().size();
-    (IsAlertSeries(metric) ? samples_.alerts : samples_.detail) +=
-        SamplesPerSeries(family) * SamplesOfLabels(label_bytes);
-  }
-
   Exposition& exposition_;
   const bool has_detail_;
   bool takes_detail_ = true;

@@ -3,20 +3,25 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <numeric>
 
 namespace nccl_exporter::exporter {
 namespace {
 
-constexpr double kNsPerSecond = 1e9;
-constexpr double kBytesPerKib = 1024;
-
-bool HasBusBytes(Function function, uint64_t ranks) {
-  const BusFactor factor = TraitsOf(function).bus_factor;
-  return factor == BusFactor::kOne || (factor != BusFactor::kUndefined && ranks != 0);
+const collector::FunctionSnapshot& CountsOf(const SeriesGroup& group, Function function) {
+  return group.counted->functions[static_cast<size_t>(function)];
 }
 
 }  // namespace
+
+const collector::FunctionSnapshot& CountsOf(const SeriesGroup& group,
+                                            const FunctionGroup& functions,
+                                            std::optional<collector::FunctionSnapshot>& sum) {
+  if (functions.members.size() == 1) return CountsOf(group, functions.members.front());
+  sum.emplace();
+  for (const Function function : functions.members) *sum += CountsOf(group, function);
+  return *sum;
+}
 
 uint64_t SumOfSizes(const collector::FunctionSnapshot& counts, SizeRange range,
                     uint64_t collector::SizeClassSnapshot::*count) {
@@ -26,9 +31,7 @@ uint64_t SumOfSizes(const collector::FunctionSnapshot& counts, SizeRange range,
 }
 
 bool WasUsed(const SeriesGroup& group, Function function) {
-  return std::ranges::any_of(group.Counted(), [&](const GroupMember& member) {
-    return member.communicator->functions.IsInUse(static_cast<size_t>(function));
-  });
+  return group.counted->functions.IsInUse(static_cast<size_t>(function));
 }
 
 bool WasUsed(const SeriesGroup& group, const FunctionGroup& functions) {
@@ -37,68 +40,49 @@ bool WasUsed(const SeriesGroup& group, const FunctionGroup& functions) {
 }
 
 bool HasBusBytes(const SeriesGroup& group, const FunctionGroup& functions) {
+  const bool knows_ranks = group.timed_by_ranks == nullptr
+                               ? group.counted->ranks != 0
+                               : std::ranges::any_of(*group.timed_by_ranks,
+                                                     [](const auto& it) { return it.first != 0; });
   return std::ranges::any_of(functions.members, [&](Function function) {
+    const BusFactor factor = TraitsOf(function).bus_factor;
     return WasUsed(group, function) &&
-           std::ranges::any_of(group.Counted(), [&](const GroupMember& member) {
-             return HasBusBytes(function, member.communicator->ranks);
-           });
+           (factor == BusFactor::kOne || (factor != BusFactor::kUndefined && knows_ranks));
   });
 }
 
 double SumOfBusBytes(const SeriesGroup& group, const FunctionGroup& functions, SizeRange range) {
   double sum = 0;
   for (const Function function : functions.members) {
-    std::map<uint64_t, uint64_t> timed_by_ranks;
-    for (const GroupMember& member : group.Counted()) {
-      const collector::FunctionSnapshot& counts =
-          member.communicator->functions[static_cast<size_t>(function)];
-      timed_by_ranks[member.communicator->ranks] +=
-          SumOfSizes(counts, range, &collector::SizeClassSnapshot::timed_bytes);
-    }
-    for (const auto& [ranks, timed] : timed_by_ranks) {
+    const auto add = [&](uint64_t timed, uint64_t ranks) {
       sum += std::nearbyint(BusBytes(function, timed, static_cast<uint32_t>(ranks)));
+    };
+    if (group.timed_by_ranks == nullptr) {
+      add(SumOfSizes(CountsOf(group, function), range, &collector::SizeClassSnapshot::timed_bytes),
+          group.counted->ranks);
+      continue;
+    }
+    for (const auto& [ranks, timed] : *group.timed_by_ranks) {
+      const auto& by_size = timed[static_cast<size_t>(function)];
+      add(std::accumulate(&by_size[range.first], &by_size[range.last] + 1, uint64_t{0}), ranks);
     }
   }
   return sum;
 }
 
-double HistogramSum(Metric metric, const SeriesGroup& group, const FunctionGroup& functions) {
-  if (metric == Metric::kCollectiveBusBandwidth) {
-    const auto kib = [](const collector::FunctionSnapshot& counts) {
-      return counts.bandwidth_sum_kib;
-    };
-    return static_cast<double>(Sum(group, functions.members, kib)) * kBytesPerKib;
+std::array<uint64_t, collector::kTrafficCount> SumByTraffic(
+    const SeriesGroup& group, uint64_t collector::SizeClassSnapshot::*count) {
+  std::array<uint64_t, collector::kTrafficCount> sums{};
+  for (size_t i = 0; i < kFunctionCount; ++i) {
+    sums[static_cast<size_t>(collector::TrafficOf(static_cast<Function>(i)))] +=
+        SumOfSizes(group.counted->functions[i], SizeRange{}, count);
   }
-  const auto busy_ns = [](const collector::FunctionSnapshot& counts) {
-    return SumOfSizes(counts, SizeRange{}, &collector::SizeClassSnapshot::busy_ns);
-  };
-  return static_cast<double>(Sum(group, functions.members, busy_ns)) / kNsPerSecond;
-}
-
-std::span<const uint64_t> HistogramCounts(Metric metric,
-                                          const collector::CommunicatorSnapshot& communicator,
-                                          Function function) {
-  const collector::FunctionSnapshot& counts = communicator.functions[static_cast<size_t>(function)];
-  if (metric == Metric::kCollectiveBusBandwidth) return counts.bandwidth;
-  return counts.duration;
-}
-
-std::array<uint64_t, collector::kTrafficCount> TimedByTraffic(const SeriesGroup& group) {
-  std::array<uint64_t, collector::kTrafficCount> timed{};
-  for (const GroupMember& member : group.Counted()) {
-    for (size_t i = 0; i < kFunctionCount; ++i) {
-      if (!member.communicator->functions.IsInUse(i)) continue;
-      timed[static_cast<size_t>(collector::TrafficOf(static_cast<Function>(i)))] +=
-          SumOfSizes(member.communicator->functions[i], SizeRange{},
-                     &collector::SizeClassSnapshot::timed_operations);
-    }
-  }
-  return timed;
+  return sums;
 }
 
 bool IsTimed(const SeriesGroup& group) {
-  const auto& members = group.members.empty() ? group.sums : group.members;
-  return std::ranges::any_of(members, [](const GroupMember& member) {
+  if (group.members.empty()) return group.counted->timing_source != TimingSource::kNone;
+  return std::ranges::any_of(group.members, [](const GroupMember& member) {
     return member.communicator->timing_source != TimingSource::kNone;
   });
 }

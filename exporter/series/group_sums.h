@@ -4,28 +4,20 @@
 
 #include <array>
 #include <cstdint>
-#include <span>
+#include <optional>
 
 #include "collector/node_snapshot.h"
 #include "exporter/series/function_groups.h"
 #include "exporter/series/series_group.h"
 #include "proto/collective.h"
-#include "proto/metric_catalogue.h"
 
 namespace nccl_exporter::exporter {
 
-// Sums are of whole numbers, wide enough for any number of communicators. So they do not depend on
-// the order of adding, and a sum never decreases, which PromQL would take for a reset.
-template <typename Value>
-uint128_t Sum(const SeriesGroup& group, std::span<const Function> functions, Value value) {
-  uint128_t sum = 0;
-  for (const GroupMember& member : group.Counted()) {
-    for (const Function function : functions) {
-      sum += value(member.communicator->functions[static_cast<size_t>(function)]);
-    }
-  }
-  return sum;
-}
+// Counts of the functions together: those of the only one, or their sum in `sum`. Sums are of whole
+// numbers, so they do not depend on the order of adding.
+const collector::FunctionSnapshot& CountsOf(const SeriesGroup& group,
+                                            const FunctionGroup& functions,
+                                            std::optional<collector::FunctionSnapshot>& sum);
 
 uint64_t SumOfSizes(const collector::FunctionSnapshot& counts, SizeRange range,
                     uint64_t collector::SizeClassSnapshot::*count);
@@ -36,17 +28,12 @@ bool HasCollectives(const SeriesGroup& group);
 
 // Without a bus factor or the number of ranks that it depends on, bus bytes are unknown, not 0.
 bool HasBusBytes(const SeriesGroup& group, const FunctionGroup& functions);
-// Rounded once for all communicators with the same number of ranks: see Sum().
+// Rounded once for all communicators with the same number of ranks, so that it never decreases.
 double SumOfBusBytes(const SeriesGroup& group, const FunctionGroup& functions, SizeRange range);
 
-// Histogram: the sum of its observations, in the unit of `metric`, and the counts of its buckets.
-double HistogramSum(Metric metric, const SeriesGroup& group, const FunctionGroup& functions);
-std::span<const uint64_t> HistogramCounts(Metric metric,
-                                          const collector::CommunicatorSnapshot& communicator,
-                                          Function function);
-
-// Operations with a measured duration, by kind of traffic.
-std::array<uint64_t, collector::kTrafficCount> TimedByTraffic(const SeriesGroup& group);
+// A count of all size classes, by kind of traffic.
+std::array<uint64_t, collector::kTrafficCount> SumByTraffic(
+    const SeriesGroup& group, uint64_t collector::SizeClassSnapshot::*count);
 // Whether a member still times operations, or has ended while it did.
 bool IsTimed(const SeriesGroup& group);
 

@@ -28,37 +28,30 @@ std::optional<double> Positive(std::string_view text) {
   return is_number && std::isfinite(value) && value > 0 ? std::optional(value) : std::nullopt;
 }
 
-// Native bucket indices of a list of bounds; in `complaint` what is wrong with it.
+// Fills native bucket indices of a list of bounds. Returns what is wrong with it, or an empty text.
 template <typename Buckets>
-std::vector<int> ParseBounds(std::string_view list, std::string& complaint) {
-  std::vector<int> bounds;
-  if (list == "none") return bounds;
+std::string ParseBounds(std::string_view list, std::vector<int>& bounds) {
+  bounds.clear();
+  if (list == "none") return "";
   for (size_t at = 0; at <= list.size();) {
     const size_t comma = std::min(list.find(',', at), list.size());
     const std::string text(list.substr(at, comma - at));
     at = comma + 1;
     const std::optional<double> value = Positive(text);
-    if (!value) {
-      complaint = "'" + text + "' is not a positive number";
-      return {};
-    }
+    if (!value) return "'" + text + "' is not a positive number";
     // The nearest bound that the plugin counts by: a classic bucket is a sum of native ones, and so
     // exact.
     constexpr double kBucketsOfAnOctave = 1 << Buckets::kSchema;
     const double index = std::nearbyint(std::log2(*value) * kBucketsOfAnOctave);
-    if (index < Buckets::kFirstBound || index > Buckets::kLastBound) {
-      complaint = text + " is out of range";
-      return {};
-    }
-    if (!bounds.empty() && index <= bounds.back()) {
-      complaint = text + " is not at least a bucket (9 %) above the bound before it";
-      return {};
-    }
+    if (index < Buckets::kFirstBound || index > Buckets::kLastBound)
+      return text + " is out of range";
+    if (!bounds.empty() && index <= bounds.back())
+      return text + " is not at least a bucket (9 %) above the bound before it";
     bounds.push_back(static_cast<int>(index));
   }
-  if (bounds.size() > kMaxClassicBounds)
-    complaint = "more than " + std::to_string(kMaxClassicBounds) + " bounds";
-  return bounds;
+  return bounds.size() > kMaxClassicBounds
+             ? "more than " + std::to_string(kMaxClassicBounds) + " bounds"
+             : "";
 }
 
 // `schema`: of the native histogram; each step below the plugin's own halves the resolution.
@@ -108,15 +101,11 @@ std::string MetricFilter::DropLabel(std::string_view label) {
 }
 
 std::string MetricFilter::SetDurationBounds(std::string_view list) {
-  std::string complaint;
-  duration_bounds_ = ParseBounds<DurationBuckets>(list, complaint);
-  return complaint;
+  return ParseBounds<DurationBuckets>(list, duration_bounds_);
 }
 
 std::string MetricFilter::SetBandwidthBounds(std::string_view list) {
-  std::string complaint;
-  bandwidth_bounds_ = ParseBounds<BandwidthBuckets>(list, complaint);
-  return complaint;
+  return ParseBounds<BandwidthBuckets>(list, bandwidth_bounds_);
 }
 
 std::string MetricFilter::SetNativeSchema(std::string_view schema) {

@@ -52,7 +52,8 @@ bool IsReplaced(const collector::ProcessSnapshot& process, const ProcessGroup& g
 
 }  // namespace
 
-std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& cache, KeptCounts& kept) {
+std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& cache, KeptCounts& kept,
+                                        ReplacedProcesses& replaced) {
   std::vector<ProcessGroup> processes;
   std::unordered_map<const LabelSet*, size_t> index;  // equal sets are one object of the cache
   for (const collector::ProcessSnapshot& process : book.node->processes) {
@@ -74,9 +75,13 @@ std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& cache, Kep
     if (process.is_stopped) sum.is_stopped = sum.is_stopped.value_or(false) || *process.is_stopped;
   }
   for (ProcessGroup& group : processes) {
-    group.is_halted = std::ranges::any_of(group.members, [&](const auto* process) {
-      return process->IsHalted() && !IsReplaced(*process, group);
-    });
+    for (const collector::ProcessSnapshot* process : group.members) {
+      if (IsReplaced(*process, group)) {
+        replaced.insert(process);
+      } else {
+        group.is_halted |= process->IsHalted();
+      }
+    }
     const ProcessSum* const sum = kept.CountShared(group.labels, group.members);
     if (sum == nullptr) continue;
     group.losses = sum->losses;
@@ -84,16 +89,6 @@ std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& cache, Kep
     group.since_ns = sum->since_realtime_ns;
   }
   return processes;
-}
-
-ReplacedProcesses ReplacedProcessesOf(const std::vector<ProcessGroup>& groups) {
-  ReplacedProcesses replaced;
-  for (const ProcessGroup& group : groups) {
-    for (const collector::ProcessSnapshot* process : group.members) {
-      if (IsReplaced(*process, group)) replaced.insert(process);
-    }
-  }
-  return replaced;
 }
 
 ProcessSeries::ProcessSeries(ExpositionBuilder& builder) : builder_(builder) {

@@ -43,11 +43,9 @@ struct ProcessGroup {
   uint64_t uid() const { return members.front()->uid; }
 };
 
-// All processes of a book.
-std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& labels, KeptCounts& kept);
-
-// The ended processes among them that another one replaces.
-ReplacedProcesses ReplacedProcessesOf(const std::vector<ProcessGroup>& groups);
+// All processes of a book, and in `replaced` the ended ones among them that another one replaces.
+std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& labels, KeptCounts& kept,
+                                        ReplacedProcesses& replaced);
 
 // Communicators in use that are folded into comm="other", by process.
 using UnservedCommunicators = std::map<const collector::ProcessSnapshot*, uint64_t>;

@@ -2,7 +2,6 @@
 #include "exporter/series/series_group.h"
 
 #include <algorithm>
-#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -24,13 +23,6 @@ std::vector<const GroupMember*> SeriesGroup::InUse() const {
   const GroupMember& newest = *std::ranges::max_element(members, {}, age);
   if (!newest.is_replaced) in_use.push_back(&newest);
   return in_use;
-}
-
-int64_t SeriesGroup::CreatedRealtimeNs() const {
-  int64_t created = std::numeric_limits<int64_t>::max();
-  for (const GroupMember& member : Counted())
-    created = std::min(created, member.communicator->created_realtime_ns);
-  return created;
 }
 
 SeriesGroups::SeriesGroups(const Book& book, const ReplacedProcesses& replaced, LabelCache& labels,

@@ -13,6 +13,7 @@
 // (communicator_series.cc), and each member in use has its own info metrics.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -44,22 +45,22 @@ struct GroupMember {
   bool IsInUse() const { return process->is_alive && !communicator->is_closed; }
 };
 
+// Timed bytes by number of ranks, on which bus bytes depend; by function and size class.
+using TimedBytes = std::array<std::array<uint64_t, kSizeClassCount>, kFunctionCount>;
+using TimedByRanks = std::map<uint64_t, TimedBytes>;
+
 struct SeriesGroup {
   SharedLabels labels;
   std::vector<GroupMember> members;  // in SeriesGroups at least one
-  // Counts of all that have had these labels, by number of ranks: communicators without a process.
-  // None while one member alone has had them.
-  std::vector<GroupMember> sums = {};
-
-  // Those whose counts the series have.
-  const std::vector<GroupMember>& Counted() const { return sums.empty() ? members : sums; }
+  // Counts of all that have had these labels together (kept_counts.h), or of the only one:
+  // functions, arrivals, network, and since when.
+  const collector::CommunicatorSnapshot* counted = nullptr;
+  const RankCounts* counts = nullptr;            // likewise; null: the book has none
+  const TimedByRanks* timed_by_ranks = nullptr;  // null: `counted` is of one communicator
 
   // The members whose state is that of the group: those in use. If none is, the one created last of
   // those that are not replaced. None if all are.
   std::vector<const GroupMember*> InUse() const;
-
-  // When the first one that is counted was created: sums count since then.
-  int64_t CreatedRealtimeNs() const;
 };
 
 // All groups of a book. Their labels differ, so no two series of a scrape are the same.

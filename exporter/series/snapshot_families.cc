@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "exporter/ledger/fair_shares.h"
 #include "exporter/series/communicator_series.h"
 #include "exporter/series/exposition_builder.h"
 #include "exporter/series/process_series.h"
@@ -48,9 +49,10 @@ class SnapshotFamilies {
   SeriesDrops Add() {
     AddSegments();
     memory_.labels.SetTime(snapshot_.taken_realtime_ns);
+    ReplacedProcesses replaced;
     const std::vector<ProcessGroup> processes =
-        ProcessGroups(book_, memory_.labels, scrape_memory_.kept);
-    SeriesGroups groups(book_, ReplacedProcessesOf(processes), memory_.labels, scrape_memory_.kept);
+        ProcessGroups(book_, memory_.labels, scrape_memory_.kept, replaced);
+    SeriesGroups groups(book_, replaced, memory_.labels, scrape_memory_.kept);
     for (const GroupMember& member : groups.unbudgeted()) {
       drops_.Add(member.process->uid, SeriesLoss::kNew, 1);
       folded_of_[member.process] += member.IsInUse();
@@ -69,24 +71,20 @@ class SnapshotFamilies {
   }
 
  private:
+  // A series whose only label is this one.
+  void AddRow(Metric metric, std::string_view label, std::string_view value, uint64_t count) {
+    if (builder_.Serves(metric))
+      builder_.Add(metric, kNoLabels, builder_.AddLabel(label, value), static_cast<double>(count));
+  }
+
   void AddSegments() {
-    const collector::SegmentCounts& segments = snapshot_.segments;
-    const std::array<std::pair<std::string_view, uint64_t>, 4> states{
-        {{"live", segments.live},
-         {"starting", segments.starting},
-         {"exited", segments.exited},
-         {"unusable", segments.unusable}}};
-    for (const auto& [state, count] : states) {
-      if (!builder_.Serves(Metric::kSegments)) break;
-      builder_.Add(Metric::kSegments, kNoLabels, builder_.AddLabel("state", state),
-                   static_cast<double>(count));
-    }
-    for (size_t i = 0; i < collector::kSegmentErrors.size(); ++i) {
-      if (!builder_.Serves(Metric::kSegmentReadErrors)) break;
-      builder_.Add(Metric::kSegmentReadErrors, kNoLabels,
-                   builder_.AddLabel("reason", collector::kSegmentErrors[i].name),
-                   static_cast<double>(snapshot_.segment_errors[i]));
-    }
+    AddRow(Metric::kSegments, "state", "live", snapshot_.segments.live);
+    AddRow(Metric::kSegments, "state", "starting", snapshot_.segments.starting);
+    AddRow(Metric::kSegments, "state", "exited", snapshot_.segments.exited);
+    AddRow(Metric::kSegments, "state", "unusable", snapshot_.segments.unusable);
+    for (size_t i = 0; i < collector::kSegmentErrors.size(); ++i)
+      AddRow(Metric::kSegmentReadErrors, "reason", collector::kSegmentErrors[i].name,
+             snapshot_.segment_errors[i]);
     for (const collector::SegmentTrouble& trouble : snapshot_.segment_troubles) {
       const std::string uid = trouble.uid ? std::to_string(*trouble.uid) : "other";
       const std::string reason(NameOf(trouble.error));
@@ -99,17 +97,12 @@ class SnapshotFamilies {
                    static_cast<double>(trouble.present));
     }
     AddUnread();
-    for (size_t i = 0; i < collector::kUncomparedReasons.size(); ++i) {
-      if (!builder_.Serves(Metric::kUncomparedOperations)) break;
-      builder_.Add(Metric::kUncomparedOperations, kNoLabels,
-                   builder_.AddLabel("reason", collector::kUncomparedReasons[i].name),
-                   static_cast<double>(snapshot_.uncompared_operations[i]));
-    }
-    for (const collector::UncomparedCommunicators& user : snapshot_.uncompared_communicators) {
-      const std::string uid = user.uid ? std::to_string(*user.uid) : "other";
-      builder_.Add(Metric::kUserUncomparedCommunicators, kNoLabels, builder_.AddLabel("uid", uid),
-                   static_cast<double>(user.count));
-    }
+    for (size_t i = 0; i < collector::kUncomparedReasons.size(); ++i)
+      AddRow(Metric::kUncomparedOperations, "reason", collector::kUncomparedReasons[i].name,
+             snapshot_.uncompared_operations[i]);
+    for (const collector::UncomparedCommunicators& user : snapshot_.uncompared_communicators)
+      AddRow(Metric::kUserUncomparedCommunicators, "uid",
+             user.uid ? std::to_string(*user.uid) : "other", user.count);
     builder_.Add(Metric::kArrivalMatching, kNoLabels, kNoLabels,
                  static_cast<double>(snapshot_.arrival_matching_ns) / 1e9);
     builder_.Add(Metric::kSnapshotTimestamp, kNoLabels, kNoLabels,
@@ -123,13 +116,9 @@ class SnapshotFamilies {
       (process.is_alive ? in_use : ended) += process.unread_in_use;
       (process.is_alive ? finalized : ended) += process.unread_finalized;
     }
-    const std::array<std::pair<std::string_view, uint64_t>, 3> states{
-        {{"in_use", in_use}, {"finalized", finalized}, {"ended", ended}}};
-    for (const auto& [state, count] : states) {
-      if (!builder_.Serves(Metric::kUnreadCommunicators)) break;
-      builder_.Add(Metric::kUnreadCommunicators, kNoLabels, builder_.AddLabel("state", state),
-                   static_cast<double>(count));
-    }
+    AddRow(Metric::kUnreadCommunicators, "state", "in_use", in_use);
+    AddRow(Metric::kUnreadCommunicators, "state", "finalized", finalized);
+    AddRow(Metric::kUnreadCommunicators, "state", "ended", ended);
   }
 
   // The user whose share the samples take. If dropped labels merge users, that is the first one.
@@ -191,22 +180,6 @@ class SnapshotFamilies {
     return fits;
   }
 
-  // The number of samples that each user may add: an equal part of what users with smaller needs
-  // leave.
-  static std::map<uint64_t, size_t> Shares(const std::map<uint64_t, size_t>& wanted, size_t room) {
-    std::vector<std::pair<size_t, uint64_t>> order;
-    for (const auto& [uid, samples] : wanted) order.emplace_back(samples, uid);
-    std::ranges::sort(order);
-    std::map<uint64_t, size_t> shares;
-    for (size_t i = 0; i < order.size(); ++i) {
-      const auto& [samples, uid] = order[i];
-      const size_t share = room / (order.size() - i);
-      shares[uid] = share;
-      room -= std::min(share, samples);
-    }
-    return shares;
-  }
-
   void AddByLevels(const std::vector<ProcessGroup>& processes, SeriesGroups& groups) {
     SetOrder(processes.size(), groups);
     levels_.assign(needs_.size(), DetailLevel::kFolded);
@@ -241,7 +214,7 @@ class SnapshotFamilies {
                      [&](size_t one, size_t other) {
                        const auto rank = [&](size_t i) {
                          const SeriesGroup& group = groups.named()[i - processes];
-                         return std::pair(UseOf(group), group.CreatedRealtimeNs());
+                         return std::pair(UseOf(group), group.counted->created_realtime_ns);
                        };
                        return rank(one) < rank(other);
                      });
@@ -261,7 +234,7 @@ class SnapshotFamilies {
     for (const size_t i : order_) {
       if (is_next(i)) wanted[needs_[i].uid] += needs_[i].Of(level);
     }
-    const std::map<uint64_t, size_t> shares = Shares(wanted, room);
+    const std::map<uint64_t, size_t> shares = EqualParts(wanted, room);
     std::map<uint64_t, size_t> left = shares;
     size_t taken = 0;
     for (const size_t i : order_) {

@@ -141,36 +141,47 @@ void KeptCounts::Begin(std::shared_ptr<const Book> book) {
 }
 
 void KeptCounts::CountShared(SeriesGroup& group) {
+  const GroupMember& first = group.members.front();
+  group.counted = first.communicator;
+  group.counts = first.counts;
   if (group.members.size() == 1 && !sums_.contains(group.labels)) return;
-  Sums& sums =
-      sums_.try_emplace(group.labels, Sums{group.members.front().process->uid}).first->second;
-  sums.counted_in = scrape_;
-  const std::set<CommunicatorKey> members_before = std::exchange(sums.members, {});
+  Sum& sum = SumOf(group, first.communicator->created_realtime_ns);
+  sum.counted_in = scrape_;
+  const std::set<CommunicatorKey> members_before = std::exchange(sum.members, {});
   for (const GroupMember& member : group.members) {
     const CommunicatorKey key = KeyOf(member);
     const auto before = members_before.contains(key) ? communicators_before_.find(key)
                                                      : communicators_before_.end();
-    Add(member, before == communicators_before_.end() ? Counts{&kNothing} : before->second,
-        member.communicator->created_realtime_ns, sums);
-    sums.members.insert(key);
+    Add(member, before == communicators_before_.end() ? Counts{&kNothing} : before->second, sum);
+    int64_t& created = sum.communicator.created_realtime_ns;
+    created = std::min(created, member.communicator->created_realtime_ns);
+    sum.members.insert(key);
   }
-  group.sums = MembersOf(sums);
-}
-
-std::vector<GroupMember> KeptCounts::MembersOf(const Sums& sums) {
-  std::vector<GroupMember> members;
-  for (const auto& [ranks, sum] : sums.by_ranks)
-    members.push_back(
-        {.communicator = &sum.communicator, .counts = sum.counts ? &*sum.counts : nullptr});
-  return members;
+  Fill(sum, group);
 }
 
 SeriesGroup KeptCounts::CountOther(const SeriesGroup& other) {
-  Sums& sums =
-      sums_.try_emplace(other.labels, Sums{other.members.front().process->uid}).first->second;
-  for (const GroupMember& member : other.members)
-    Add(member, BeforeFolded(member), latest_->node->taken_realtime_ns, sums);
-  return {.labels = other.labels, .members = {}, .sums = MembersOf(sums)};
+  Sum& sum = SumOf(other, latest_->node->taken_realtime_ns);
+  for (const GroupMember& member : other.members) Add(member, BeforeFolded(member), sum);
+  SeriesGroup group{.labels = other.labels, .members = {}};
+  Fill(sum, group);
+  return group;
+}
+
+KeptCounts::Sum& KeptCounts::SumOf(const SeriesGroup& group, int64_t created_realtime_ns) {
+  const auto [place, is_new] = sums_.try_emplace(group.labels);
+  Sum& sum = place->second;
+  if (is_new) {
+    sum.uid = group.members.front().process->uid;
+    sum.communicator.created_realtime_ns = created_realtime_ns;
+  }
+  return sum;
+}
+
+void KeptCounts::Fill(const Sum& sum, SeriesGroup& group) {
+  group.counted = &sum.communicator;
+  group.counts = sum.counts ? &*sum.counts : nullptr;
+  group.timed_by_ranks = &sum.timed_by_ranks;
 }
 
 KeptCounts::Counts KeptCounts::BeforeFolded(const GroupMember& member) const {
@@ -185,33 +196,35 @@ KeptCounts::Counts KeptCounts::BeforeFolded(const GroupMember& member) const {
   return {.communicator = member.communicator, .counts = member.counts};
 }
 
-void KeptCounts::Add(const GroupMember& member, const Counts& before, int64_t created_realtime_ns,
-                     Sums& sums) {
-  Sum& sum = SumFor(member.communicator->ranks, created_realtime_ns, sums);
-  int64_t& created = sum.communicator.created_realtime_ns;
-  created = std::min(created, created_realtime_ns);
-  Increase::Add(*member.communicator, *before.communicator, sum.communicator);
+void KeptCounts::Add(const GroupMember& member, const Counts& before, Sum& sum) {
+  const collector::CommunicatorSnapshot& now = *member.communicator;
+  Increase::Add(now, *before.communicator, sum.communicator);
+  TimedBytes& timed = TimedFor(now.ranks, sum);
+  for (size_t i = 0; i < kFunctionCount; ++i) {
+    if (!now.functions.IsInUse(i)) continue;
+    for (size_t size = 0; size < kSizeClassCount; ++size)
+      Increase::Add(now.functions[i].sizes[size].timed_bytes,
+                    before.communicator->functions[i].sizes[size].timed_bytes, timed[i][size]);
+  }
   if (member.counts == nullptr) return;
   if (!sum.counts) sum.counts.emplace();
   Increase::Add(*member.counts, before.counts == nullptr ? RankCounts() : *before.counts,
                 *sum.counts);
 }
 
-KeptCounts::Sum& KeptCounts::SumFor(uint64_t ranks, int64_t created_realtime_ns, Sums& sums) {
-  auto sum = sums.by_ranks.lower_bound(ranks);
-  if (sum != sums.by_ranks.end() && sum->first == ranks) return sum->second;
-  size_t& further = further_[sums.uid];
-  if (sums.by_ranks.empty() || further < kMostFurtherSums) {
-    if (!sums.by_ranks.empty()) ++further;
-    sum = sums.by_ranks.try_emplace(ranks).first;
-    sum->second.communicator.created_realtime_ns = created_realtime_ns;
-  } else if (sum == sums.by_ranks.end()) {
-    auto highest = sums.by_ranks.extract(std::prev(sum));
-    highest.key() = ranks;
-    sum = sums.by_ranks.insert(std::move(highest)).position;
+TimedBytes& KeptCounts::TimedFor(uint64_t ranks, Sum& sum) {
+  TimedByRanks& all = sum.timed_by_ranks;
+  const auto place = all.lower_bound(ranks);
+  if (place != all.end() && place->first == ranks) return place->second;
+  size_t& further = further_[sum.uid];
+  if (all.empty() || further < kMostFurtherRanks) {
+    if (!all.empty()) ++further;
+    return all[ranks];
   }
-  sum->second.communicator.ranks = sum->first;
-  return sum->second;
+  if (place != all.end()) return place->second;
+  auto highest = all.extract(std::prev(place));
+  highest.key() = ranks;
+  return all.insert(std::move(highest)).position->second;
 }
 
 const ProcessSum* KeptCounts::CountShared(
@@ -241,7 +254,7 @@ void KeptCounts::End(const std::set<SharedLabels>& others) {
   });
   std::erase_if(process_sums_, [&](const auto& item) { return item.second.counted_in != scrape_; });
   further_.clear();
-  for (const auto& [labels, sums] : sums_) further_[sums.uid] += sums.by_ranks.size() - 1;
+  for (const auto& [labels, sum] : sums_) further_[sum.uid] += sum.timed_by_ranks.size() - 1;
   before_.reset();
   communicators_before_.clear();
   if (sums_.empty()) latest_.reset();

@@ -5,9 +5,8 @@
 // If a sum drops when one of its members goes, PromQL takes this for a reset and counts the rest of
 // the sum once more: rate() would show a peak that never happened. So each scrape adds to a sum
 // what its members have counted since the scrape before. There are two kinds of sums:
-//   - Where several members share a label set, all that each has counted is added when it comes.
-//   The
-//     sum is kept until the last member is gone and the series ends.
+//   - Where several members share a label set, a member adds all that it has counted when it
+//     comes. The sum is kept until the last member is gone and the series ends.
 //   - A communicator is folded into comm="other" and gets its series back as others come and go. It
 //     has the counts of its whole life, by which the sum would rise and fall. So what it has
 //     counted since the scrape before is added, also if it had series of its own in that one. If
@@ -35,15 +34,11 @@
 
 namespace nccl_exporter::exporter {
 
-// Between a communicator's creation and the first snapshot that has it, at most: its initialization
-// on the GPU, and a look through the directories.
-inline constexpr int64_t kLatestSightNs = 5'000'000'000;
-
-// Sums of a user beyond the first of each label set, which differ in their number of ranks. Where
-// `comm` is dropped, eight GPUs with communicators of five sizes need 32. A segment may claim
-// another number of ranks at each scrape. Beyond the limit, counts are added to the sum with the
-// next higher number of ranks: bus bytes grow with it, so no series decreases.
-inline constexpr size_t kMostFurtherSums = 256;
+// Numbers of ranks of a user beyond the first of each label set, by which timed bytes are kept.
+// Where `comm` is dropped, eight GPUs with communicators of five sizes need 32. A segment may claim
+// another number at each scrape. Beyond the limit, bytes are added to those of the next higher
+// number: bus bytes grow with it, so no series decreases.
+inline constexpr size_t kMostFurtherRanks = 256;
 
 // Counts of processes with the same labels.
 struct ProcessSum {
@@ -58,8 +53,8 @@ class KeptCounts {
  public:
   void Begin(std::shared_ptr<const Book> book);
 
-  // Fills the sums of the group, if several members share or have shared its labels. They are valid
-  // until the next Begin().
+  // Fills what the group has counted: sums, if several members share or have shared its labels.
+  // They are valid until the next Begin().
   void CountShared(SeriesGroup& group);
   // The sums of comm="other" in place of its members, valid until the next Begin().
   SeriesGroup CountOther(const SeriesGroup& other);
@@ -72,8 +67,8 @@ class KeptCounts {
   void End(const std::set<SharedLabels>& others);
 
  private:
-  // Which process or communicator is the same in two snapshots. A file system may give the inode
-  // number of a removed file to the next one: the time of start distinguishes them.
+  // Identities of a process and of a communicator in two snapshots. A file system may give the
+  // inode number of a removed file to the next one: the time of start distinguishes them.
   using ProcessKey = std::tuple<collector::FileKey, int64_t>;
   using CommunicatorKey = std::tuple<collector::FileKey, uint32_t, uint64_t, uint64_t, uint64_t>;
   static CommunicatorKey KeyOf(const GroupMember& member);
@@ -83,14 +78,12 @@ class KeptCounts {
     const RankCounts* counts = nullptr;  // null: the book has none
   };
   struct Sum {
+    uint64_t uid = 0;  // of the first member
     collector::CommunicatorSnapshot communicator;
     std::optional<RankCounts> counts;
-  };
-  struct Sums {
-    uint64_t uid = 0;                        // of the first member
-    std::map<uint64_t, Sum> by_ranks = {};   // by number of ranks, on which bus bytes depend
-    std::set<CommunicatorKey> members = {};  // of the latest scrape; not of comm="other"
-    uint64_t counted_in = 0;                 // number of the latest scrape
+    TimedByRanks timed_by_ranks;
+    std::set<CommunicatorKey> members;  // of the latest scrape; not of comm="other"
+    uint64_t counted_in = 0;            // number of the latest scrape
   };
   struct ProcessSums {
     ProcessSum sum;
@@ -98,18 +91,20 @@ class KeptCounts {
     uint64_t counted_in = 0;
   };
 
-  // Adds what the member has counted since `before`. A new sum counts since `created_realtime_ns`.
-  void Add(const GroupMember& member, const Counts& before, int64_t created_realtime_ns,
-           Sums& sums);
-  static std::vector<GroupMember> MembersOf(const Sums& sums);
-  Sum& SumFor(uint64_t ranks, int64_t created_realtime_ns, Sums& sums);
+  // A new sum counts since `created_realtime_ns`.
+  Sum& SumOf(const SeriesGroup& group, int64_t created_realtime_ns);
+  // Adds what the member has counted since `before`.
+  void Add(const GroupMember& member, const Counts& before, Sum& sum);
+  TimedBytes& TimedFor(uint64_t ranks, Sum& sum);
+  static void Fill(const Sum& sum, SeriesGroup& group);
   // The counts from which on those of a member of comm="other" are new.
   Counts BeforeFolded(const GroupMember& member) const;
 
-  std::map<SharedLabels, Sums> sums_;
+  std::map<SharedLabels, Sum> sums_;
   std::map<SharedLabels, ProcessSums> process_sums_;
-  uint64_t scrape_ = 0;                 // number of this one
-  std::map<uint64_t, size_t> further_;  // sums beyond the first of each label set, by user
+  uint64_t scrape_ = 0;  // number of this one
+  std::map<uint64_t, size_t>
+      further_;  // numbers of ranks beyond the first of each label set, by user
   std::shared_ptr<const Book> latest_;  // null: there are no sums
   std::shared_ptr<const Book> before_;  // null: none is known
   std::map<CommunicatorKey, Counts> communicators_before_;

@@ -34,7 +34,7 @@ collector::ProcessSnapshot Made(uint64_t uid, uint64_t generation, uint64_t rank
 // A scrape per call, of processes with one label set each.
 class Scrapes {
  public:
-  // Sums that are kept, by process.
+  // Numbers of ranks by which bytes are kept, by process.
   std::vector<size_t> Scrape(std::vector<collector::ProcessSnapshot> processes) {
     const auto book = std::make_shared<Book>(BookOf(NodeOf(std::move(processes))));
     kept_.Begin(book);
@@ -45,7 +45,7 @@ class Scrapes {
       for (const collector::CommunicatorSnapshot& communicator : process.communicators)
         group.members.push_back({.process = &process, .communicator = &communicator});
       kept_.CountShared(group);
-      sums.push_back(group.sums.size());
+      sums.push_back(group.timed_by_ranks->size());
     }
     kept_.End({});
     return sums;
@@ -62,7 +62,7 @@ TEST(SharedCountsTest, NumbersOfRanksThatChangeWithEachScrapeTakeNoMoreMemory) {
   for (uint64_t i = 1; i <= 20; ++i) {
     const std::vector<size_t> kept =
         scrapes.Scrape({Made(1000, i, i * kSlots, kSlots), Made(1001, i, 8 + i, 2)});
-    EXPECT_LE(kept[0], 1 + kMostFurtherSums);
+    EXPECT_LE(kept[0], 1 + kMostFurtherRanks);
     EXPECT_EQ(kept[1], i + 1) << "no user pays for another";
   }
 }
