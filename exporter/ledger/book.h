@@ -23,7 +23,7 @@ inline constexpr int64_t kLatestSightNs = 5'000'000'000;
 
 struct OperationKind {
   Function function = Function::kOther;
-  size_t size_class = 0;
+  uint8_t size_class = 0;
 
   auto operator<=>(const OperationKind&) const = default;
 };

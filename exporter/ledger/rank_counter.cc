@@ -14,7 +14,8 @@ void ForEachSize(const collector::CommunicatorSnapshot& communicator, Use use) {
     const auto& sizes = communicator.functions[function].sizes;
     for (size_t size = 0; size < sizes.size(); ++size) {
       if (sizes[size].IsUsed())
-        use(OperationKind{static_cast<Function>(function), size}, sizes[size]);
+        use(OperationKind{static_cast<Function>(function), static_cast<uint8_t>(size)},
+            sizes[size]);
     }
   }
 }

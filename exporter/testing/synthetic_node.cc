@@ -96,7 +96,7 @@ RankCounts AssumedCounts(const collector::CommunicatorSnapshot& communicator,
     for (size_t size = 0; size < sizes.size(); ++size) {
       const collector::SizeClassSnapshot& counts = sizes[size];
       if (!counts.IsUsed()) continue;
-      const OperationKind kind{.function = function, .size_class = size};
+      const OperationKind kind{.function = function, .size_class = static_cast<uint8_t>(size)};
       assumed.kernel_ns[static_cast<size_t>(collector::TrafficOf(function))] += counts.busy_ns;
       if (TraitsOf(function).is_point_to_point) continue;
       if (communicator.nodes > 1) {
