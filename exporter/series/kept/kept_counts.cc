@@ -24,7 +24,7 @@ constexpr auto FieldsOf(const collector::FunctionSnapshot&) {
 }
 constexpr auto FieldsOf(const collector::ArrivalCounts&) {
   using Counts = collector::ArrivalCounts;
-  return std::tuple(&Counts::compared, &Counts::last, &Counts::lateness_ns, &Counts::estimated);
+  return std::tuple(&Counts::compared, &Counts::last, &Counts::lateness_ns);
 }
 constexpr auto FieldsOf(const collector::NetworkDirectionCounts&) {
   using Counts = collector::NetworkDirectionCounts;
@@ -59,6 +59,12 @@ constexpr auto FieldsOf(const ProcessSum&) {
 // Each Add() adds to `sum` what `now` has more than `before`. A count that decreases, as only a
 // damaged segment has, counts as unchanged. Members of a class, so that each finds all others.
 struct Increase {
+  // Whether any operation began or ended: histograms change with these counts only.
+  static bool IsMore(const collector::FunctionSnapshot& now,
+                     const collector::FunctionSnapshot& before) {
+    return now.calls != before.calls || now.completed != before.completed ||
+           now.sizes != before.sizes;
+  }
   static void Add(uint64_t now, uint64_t before, uint64_t& sum) {
     if (now > before) sum += now - before;
   }
@@ -84,7 +90,8 @@ struct Increase {
       sum.emplace();
       if constexpr (HasStart<Count>) sum->since_realtime_ns = now->since_realtime_ns;
     }
-    Add(*now, before.value_or(Count{}), *sum);
+    static const Count kZeros{};
+    Add(*now, before ? *before : kZeros, *sum);
   }
   static void Add(const collector::SizedDurations& now, const collector::SizedDurations& before,
                   collector::SizedDurations& sum) {
@@ -97,8 +104,10 @@ struct Increase {
                   const collector::CommunicatorSnapshot& before,
                   collector::CommunicatorSnapshot& sum) {
     for (size_t i = 0; i < now.functions.size(); ++i) {
-      if (now.functions.IsInUse(i))
-        Add(now.functions[i], before.functions[i], sum.functions.Change(i));
+      if (!now.functions.IsInUse(i)) continue;
+      collector::FunctionSnapshot& function = sum.functions.Change(i);
+      if (IsMore(now.functions[i], before.functions[i]))
+        Add(now.functions[i], before.functions[i], function);
     }
     Add(now.arrivals, before.arrivals, sum.arrivals);
     Add(now.network, before.network, sum.network);
@@ -208,8 +217,8 @@ void KeptCounts::Add(const GroupMember& member, const Counts& before, Sum& sum) 
   }
   if (member.counts == nullptr) return;
   if (!sum.counts) sum.counts.emplace();
-  Increase::Add(*member.counts, before.counts == nullptr ? RankCounts() : *before.counts,
-                *sum.counts);
+  static const RankCounts kZeros{};
+  Increase::Add(*member.counts, before.counts == nullptr ? kZeros : *before.counts, *sum.counts);
 }
 
 TimedBytes& KeptCounts::TimedFor(uint64_t ranks, Sum& sum) {
