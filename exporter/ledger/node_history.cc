@@ -228,7 +228,7 @@ void NodeHistory::Fit(Step& step) {
   for (auto& [key, rank] : step.ranks) rank.traffic.shrink_to_fit();
 }
 
-// Of the rank with the most in each communicator, summed.
+// Compared operations of the rank with the most in each communicator, summed.
 uint64_t NodeHistory::ComparedIn(const Step& step) {
   uint64_t sum = 0, most = 0;
   const collector::CommunicatorKey* last = nullptr;

@@ -131,7 +131,7 @@ struct RanksWindow {
   std::map<RankKey, RankDelta> ranks;
 };
 
-// What a step compares of a FunctionSnapshot, which takes five times the memory.
+// Part of a FunctionSnapshot that a step compares: a fifth of its memory.
 struct FunctionCounts {
   Function function = Function::kOther;
   std::array<collector::SizeClassSnapshot, kSizeClassCount> sizes{};
