@@ -189,14 +189,13 @@ void LateRanks::Judge(const LateCandidate& candidate, int64_t realtime_ns) {
     rank.taken.rank = candidate.rank;
     rank.taken.measures = measures;
   }
-  if (measures.is_late) {
-    rank.late |= 1;
-    jobs_[JobKeyOf(candidate.communicator)].late |= 1;
-  }
+  JobMemory& job = jobs_[JobKeyOf(candidate.communicator)];
+  if (measures.is_late) rank.late |= 1;
+  if (measures.is_late || measures.is_last_arriver) job.late |= 1;
   if (measures.is_straggler) {
     rank.straggler |= 1;
     processes_[rank.process].straggler |= 1;
-    jobs_[JobKeyOf(candidate.communicator)].straggler |= 1;
+    job.straggler |= 1;
   }
   if (measures.is_last_arriver) rank.last_arriver |= 1;
   rank.evidence.resize(static_cast<size_t>(std::popcount(Latest(times_.late_for()))));

@@ -124,6 +124,18 @@ TEST(LastArriversTest, AcrossNodesALatenessCountsOncePerStep) {
   EXPECT_THAT(job.EverNamed(), IsEmpty());
 }
 
+// Regression: the wait of the others was compared with a mean of judgements in which the rank was
+// already the last.
+TEST(LastArriversTest, AcrossNodesARankStaysNamedForAsLongAsItIsTheLast) {
+  LateJob job(2);
+  job.Make(kFirst, "dp", {0, 1}, 4, 2);
+  job.Run(600, [&] { Step(job, kFirst, 1, 0, 0.2); });
+  for (int minute = 0; minute < 20; ++minute) {
+    ASSERT_THAT(job.Named(), ElementsAre(1)) << minute;
+    job.Run(60, [&] { Step(job, kFirst, 1, 0, 0.2); });
+  }
+}
+
 // A5 of the operator trial: the completion rings hold minutes of operations when the daemon starts,
 // all of which are compared in its first seconds.
 TEST(LastArriversTest, TheBacklogOfTheRingsAfterALateStartNamesNobody) {
