@@ -329,6 +329,9 @@ inline CommunicatorKey CommunicatorKeyOf(const ProcessSnapshot& process,
           .name_space = process.Identity("POD_NAMESPACE")};
 }
 
+// Whether a path of --segment.dir is a pattern for private directories: "*" is the user's number.
+inline bool IsPrivatePattern(std::string_view path) { return path.ends_with("-*"); }
+
 // Segments in the directories by state.
 struct SegmentCounts {
   uint64_t live = 0;

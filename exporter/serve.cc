@@ -7,7 +7,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -20,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "collector/node_snapshot.h"
 #include "exporter/cli/commands.h"
 #include "exporter/cli/doctor/gpu_processes.h"
 #include "exporter/cli/node_access.h"
@@ -135,7 +135,7 @@ void LogStart(const Options& options, const HttpServer& server, const HttpServer
     if (!is_directory && std::filesystem::exists(directory, error)) {
       spdlog::warn("{} is not a directory: it can hold no segments", directory);
     } else {
-      const bool is_pattern = directory.ends_with("-*");
+      const bool is_pattern = collector::IsPrivatePattern(directory);
       if (is_directory && IsOnSystemsTmpfs(directory))
         spdlog::warn("{} is on a tmpfs that the system needs: any user can fill it", directory);
       spdlog::info("{} {}",

@@ -302,7 +302,7 @@ void Process::Finalize(void* context) {
   Communicator* const communicator = Find(Handle::From(context));
   if (communicator == nullptr || communicators_.IsOverflow(index)) return;
   communicators_.CloseSlot(index);
-  communicator->WatchMask(nullptr, 0);
+  communicator->UnwatchMask();
   communicator->Finalize();
   LeaveNetwork(*communicator);
   const uint64_t now_ns = NowNs();

@@ -244,7 +244,8 @@ void ArrivalObserver::AddTo(ProcessSnapshot& process) {
     Followed& followed = found->second;
     if (communicator.nodes != 1) {
       operations_.clear();
-      followed.recent.Read(*followed.file, operations_);
+      if (!followed.recent.ReadOf(followed.generation, *followed.file, operations_))
+        operations_.clear();
       communicator.recent = CollectivesOf(operations_);
     }
     UpdateCounts(followed);

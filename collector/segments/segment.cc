@@ -64,10 +64,14 @@ uint64_t Segment::KeepLastState(const ReadTerms& terms, const FileErrors& errors
   // lost, or another program copies a file into its place.
   const FileStamp stamp = Stamp();
   const bool is_new = !exit_monotonic_ns_ || read_stamp_ != stamp;
+  // The user's next process makes the file read-only: that is no sign of life.
+  const bool has_written = !exit_monotonic_ns_ || !read_stamp_ ||
+                           read_stamp_->bytes != stamp.bytes ||
+                           read_stamp_->modified_realtime_ns != stamp.modified_realtime_ns;
   if ((is_new || IsReadDue(terms)) && !IsReadRecently(terms)) {
     Take(Read(terms), stamp, terms, errors);
     kept_monotonic_ns_ = terms.now.monotonic_ns;
-    if (is_new) NoteExit(stamp, terms.now);
+    if (has_written) NoteExit(stamp, terms.now);
     NoteActivity(is_new);
     return read_.Cost();
   }

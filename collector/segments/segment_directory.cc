@@ -50,8 +50,8 @@ FileDescriptor SegmentDirectory::Open() const {
 }
 
 SegmentDirectory::Listing SegmentDirectory::List(DirectoryNames& names, int64_t& effort,
-                                                 const Visit& visit,
-                                                 const Visit& visit_directory) const {
+                                                 const Visit& visit, const Visit& visit_directory,
+                                                 std::string_view prefix) const {
   if (!names.is_open()) {
     names = OpenNames();
     if (!names.is_open()) return errno == ENOENT ? Listing::kMissing : Listing::kUnreadable;
@@ -61,7 +61,8 @@ SegmentDirectory::Listing SegmentDirectory::List(DirectoryNames& names, int64_t&
     if (entry == nullptr) return errno == 0 ? Listing::kComplete : Listing::kUnreadable;
     --effort;
     const std::string name = entry->d_name;
-    const bool is_segment = name.ends_with(layout::kFileSuffix);
+    if (!name.starts_with(prefix)) continue;
+    const bool is_segment = prefix.empty() && name.ends_with(layout::kFileSuffix);
     const bool may_be_directory = entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN;
     if (!is_segment && !(visit_directory && may_be_directory)) continue;
     struct stat status {};

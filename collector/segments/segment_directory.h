@@ -12,8 +12,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "collector/segments/mount_guard.h"
 #include "collector/segments/segment_file.h"
@@ -70,12 +70,13 @@ class SegmentDirectory {
   // positive: each name, of any kind, takes 1 of it. Calls `visit(directory, name, status)` for
   // each name that ends as a segment's does, whatever is behind it; of a mount the mode is 0.
   // `directory` is a descriptor, open during the call. Calls `visit_directory` for each directory
-  // with another name, if there is such a function. A directory that is not there (yet) is no
-  // error; after another failure errno says what it is.
+  // with another name, if there is such a function. With `prefix` only directories are visited,
+  // those whose names begin with it. A directory that is not there (yet) is no error; after another
+  // failure errno says what it is.
   using Visit =
       std::function<void(int directory, const std::string& name, const struct stat& status)>;
   Listing List(DirectoryNames& names, int64_t& effort, const Visit& visit,
-               const Visit& visit_directory = nullptr) const;
+               const Visit& visit_directory = nullptr, std::string_view prefix = {}) const;
 
   // The file of this name. On failure `error` and `detail` are set.
   std::optional<SegmentFile> OpenFile(const std::string& name, SegmentError* error,

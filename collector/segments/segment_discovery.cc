@@ -113,7 +113,7 @@ void SegmentTable::List(Directory& directory, int64_t& effort, const Moment& now
     listing.begun_monotonic_ns = now.monotonic_ns;
   }
   const auto visit = [&](int descriptor, const std::string& name, const struct stat& status) {
-    if (directory.private_prefix.empty()) OnFound(directory, descriptor, name, status, effort, now);
+    OnFound(directory, descriptor, name, status, effort, now);
   };
   SegmentDirectory::Visit visit_directory;
   if (!directory.files.is_found()) {
@@ -123,7 +123,7 @@ void SegmentTable::List(Directory& directory, int64_t& effort, const Moment& now
     };
   }
   SegmentDirectory::Listing result =
-      directory.files.List(listing.names, effort, visit, visit_directory);
+      directory.files.List(listing.names, effort, visit, visit_directory, directory.private_prefix);
   const int error = errno;
   if (directory.is_subdirectory && listing.names.is_open() &&
       listing.names.count() >= kNamesPerSubdirectory)

@@ -29,7 +29,7 @@ void SegmentTable::ForgetFound() {
                          std::ranges::none_of(set_aside_, is_of(directory));
     if (!is_over) return false;
     watch_.Forget(directory.files.path());
-    found_.erase(directory.files.path());
+    known_.erase(directory.files.path());
     if (directory.is_subdirectory) TakeOne(subdirectories_of_, directory.uid);
     return true;
   });
@@ -56,10 +56,10 @@ bool SegmentTable::HasRoomForSubdirectory(uint64_t uid) const {
 void SegmentTable::OnSubdirectory(Directory& directory, const std::string& name,
                                   const struct stat& status) {
   std::string path = directory.files.path() + '/' + name;
-  if (name.starts_with('.') || found_.contains(path)) return;
+  if (name.starts_with('.') || known_.contains(path)) return;
   const uint64_t uid = status.st_uid;
   if (!HasRoomForSubdirectory(uid)) return Refuse(directory, name, uid);
-  found_.insert(path);
+  known_.insert(path);
   ++subdirectories_of_[uid];
   const auto owner = IsTrusted(uid) ? std::nullopt : std::optional(uid);
   directories_.push_back({.files = SegmentDirectory::Found(std::move(path), owner),
@@ -75,15 +75,17 @@ void SegmentTable::OnPrivateDirectory(Directory& directory, const std::string& n
                                       const struct stat& status) {
   const uint64_t uid = status.st_uid;
   std::string path = directory.files.path() + '/' + name;
-  if (name != directory.private_prefix + std::to_string(uid) || found_.contains(path) ||
+  if (name != directory.private_prefix + std::to_string(uid) || known_.contains(path) ||
       (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
     return;
+  // The first one without room is named, and no further one is looked at.
+  if (!directory.listing->refused.empty()) return;
   const auto is_one = [](const Directory& each) {
     return !each.is_subdirectory && each.private_prefix.empty();
   };
   const auto count = static_cast<size_t>(std::ranges::count_if(directories_, is_one));
   if (count >= kMaxPrivateDirectories) return Refuse(directory, name, uid);
-  found_.insert(path);
+  known_.insert(path);
   directories_.push_back(
       {.files = SegmentDirectory::Found(std::move(path), uid), .uid = uid, .listing = Listing()});
 }

@@ -12,6 +12,7 @@
 #include <tuple>
 #include <utility>
 
+#include "collector/node_snapshot.h"
 #include "collector/segments/shared_numbers.h"
 
 namespace nccl_exporter::collector {
@@ -43,16 +44,13 @@ SegmentTable::SegmentTable(std::vector<std::string> directories, std::chrono::na
       waiters_interval_(std::min<std::chrono::nanoseconds>(kWaitersInterval, retention / 4)),
       segment_limit_(SegmentLimit()) {
   for (std::string& path : directories) {
-    const auto is_same = [&](const Directory& directory) {
-      return directory.private_prefix.empty() && directory.files.path() == path;
-    };
-    if (path.ends_with("-*")) {
+    if (IsPrivatePattern(path)) {
       path.pop_back();
       const std::filesystem::path all(path);
       directories_.push_back(
           {.files = SegmentDirectory(all.has_parent_path() ? all.parent_path().string() : "."),
            .private_prefix = all.filename()});
-    } else if (std::ranges::none_of(directories_, is_same)) {
+    } else if (known_.insert(path).second) {
       directories_.push_back({.files = SegmentDirectory(std::move(path))});
     }
   }

@@ -239,7 +239,7 @@ class SegmentTable {
   const size_t segment_limit_;
   // Places point into it; the one that is to be listed next comes first.
   std::list<Directory> directories_;
-  std::set<std::string> found_;  // paths of those found in others
+  std::set<std::string> known_;  // their paths, but for patterns
   Numbers subdirectories_of_;    // by owner
   bool has_listed_all_ = false;
   DirectoryWatch watch_;

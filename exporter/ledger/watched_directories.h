@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "collector/node_snapshot.h"
+
 namespace nccl_exporter::exporter {
 
 struct WatchedDirectories {
@@ -35,7 +37,7 @@ inline WatchedDirectories WatchedDirectoriesOf(const std::vector<std::string>& p
   WatchedDirectories watched;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> watched.boot_id;
   for (const std::string& path : paths) {
-    const bool is_pattern = path.ends_with("-*");
+    const bool is_pattern = collector::IsPrivatePattern(path);
     const size_t name_at = path.rfind('/') + 1;
     const std::string parent = name_at == 0 ? "." : path.substr(0, name_at);
     const std::string id = DirectoryId(is_pattern ? parent : path);

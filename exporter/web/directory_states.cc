@@ -9,6 +9,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "collector/node_snapshot.h"
+
 namespace nccl_exporter::exporter {
 namespace {
 
@@ -61,7 +63,8 @@ std::vector<WatchedDirectory> DirectoryStates(const std::vector<std::string>& pa
   std::vector<WatchedDirectory> states;
   for (const std::string& path : paths) {
     OpenDirectory opened;
-    states.push_back(path.ends_with("-*") ? StateOfPattern(path) : StateOf(path, opened));
+    states.push_back(collector::IsPrivatePattern(path) ? StateOfPattern(path)
+                                                       : StateOf(path, opened));
   }
   return states;
 }

@@ -49,11 +49,13 @@ class Communicator : public PartTracker {
   // NCCL's event mask, watched against a change by another program: its RAS client can, from 2.31
   // on. The copy of libnccl that has the mask may be unloaded after its last communicator was
   // finalized. The watch ends at finalize, and no callback of a communicator comes after it.
-  // Under the process's lock. nullptr: not watched.
+  // Under the process's lock, while no event can carry the new context yet.
   void WatchMask(const int* mask, int stored) {
     StoreRelaxed(stored_mask_, stored);
     StoreRelaxed(mask_, mask);
   }
+  // The stored value stays, for a thread that has just read the mask's address.
+  void UnwatchMask() { StoreRelaxed(mask_, nullptr); }
   bool WatchesMask(const int* mask) const { return LoadRelaxed(mask_) == mask; }
   // The mask that is watched, if another program has changed it; else nullptr.
   const int* OverriddenMask() const {
@@ -65,7 +67,7 @@ class Communicator : public PartTracker {
   }
   // Another program changed the mask: kernel times are not believed from here on.
   void EndKernelTiming() {
-    WatchMask(nullptr, 0);
+    UnwatchMask();
     if (ReadsKernels()) BeginDrift(0, DriftCause::kMaskOverride);
     StoreRelease(recorder().slot()->timing_reason,
                  static_cast<uint64_t>(TimingReason::kMaskOverride));

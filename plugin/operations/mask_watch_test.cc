@@ -46,7 +46,7 @@ TEST_F(MaskWatchTest, KnowsTheMaskOfItsOwnCopyAlone) {
 
 TEST_F(MaskWatchTest, LooksAtNoMaskOnceItsCommunicatorIsFinalized) {
   communicator_->WatchMask(&mask_, kStored);
-  communicator_->WatchMask(nullptr, 0);
+  communicator_->UnwatchMask();
   mask_ = kOfSomebodyElse;
   EXPECT_FALSE(communicator_->WatchesMask(&mask_));
   EXPECT_EQ(communicator_->OverriddenMask(), nullptr);

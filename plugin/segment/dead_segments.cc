@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
@@ -18,14 +17,16 @@
 namespace nccl_exporter::plugin {
 namespace {
 
-bool EndsWithSuffix(const char* text, const char* end) {
-  const size_t length = std::strlen(text), end_length = std::strlen(end);
-  return length >= end_length && std::strcmp(text + length - end_length, end) == 0;
+constexpr size_t kSuffixBytes = sizeof(layout::kFileSuffix) - 1;
+
+bool HasSuffix(const char* text) {
+  const size_t length = std::strlen(text);
+  return length >= kSuffixBytes &&
+         std::strcmp(text + length - kSuffixBytes, layout::kFileSuffix) == 0;
 }
 
 bool IsName(const char* name) {
-  constexpr size_t kNameBytes = 16 + 1 + 16 + sizeof(layout::kFileSuffix) - 1;
-  return std::strlen(name) == kNameBytes && EndsWithSuffix(name, layout::kFileSuffix);
+  return std::strlen(name) == 16 + 1 + 16 + kSuffixBytes && HasSuffix(name);
 }
 
 // Whether this process maps a segment, or may map one: it is another copy of the plugin's.
@@ -36,7 +37,7 @@ bool MayMapSegment() {
   bool is_found = false;
   while (!is_found && std::fgets(line, sizeof(line), maps) != nullptr) {
     line[std::strcspn(line, "\n")] = '\0';
-    is_found = EndsWithSuffix(line, layout::kFileSuffix);
+    is_found = HasSuffix(line);
   }
   std::fclose(maps);
   return is_found;
@@ -60,20 +61,23 @@ bool IsDead(int file) {
          lock.l_type == F_UNLCK;
 }
 
-// For how long the writer of a file has wanted it kept; ours if it does not say.
+// For how long the writer of a file has wanted it kept: ours if it has not said so yet, forever if
+// the file has another layout.
 uint64_t RetentionOf(int file, uint64_t ours_ns) {
-  uint64_t retention_ns = 0;
-  const ssize_t bytes = pread(file, &retention_ns, sizeof(retention_ns),
-                              offsetof(layout::SegmentHeader, retention_ns));
-  return bytes == sizeof(retention_ns) && retention_ns != 0 ? retention_ns : ours_ns;
+  constexpr size_t kVersion = 0, kMagic = 1;
+  constexpr size_t kRetention = offsetof(layout::SegmentHeader, retention_ns) / sizeof(uint64_t);
+  static_assert(offsetof(layout::SegmentHeader, magic) == kMagic * sizeof(uint64_t));
+  uint64_t words[kRetention + 1] = {};
+  if (pread(file, words, sizeof(words), 0) != sizeof(words)) return ours_ns;
+  const bool is_known = words[kMagic] == layout::kMagic && words[kVersion] >> 32 == layout::kMajor;
+  if (words[kVersion] != 0 && !is_known) return ~uint64_t{0};
+  return words[kRetention] != 0 ? words[kRetention] : ours_ns;
 }
 
 // Marks the file if it is dead; removes it if it was marked. False: it was not opened.
 bool Bury(int directory, const char* name, uint64_t retention_ns) {
   constexpr mode_t kWritable = S_IWUSR | S_IWGRP | S_IWOTH;
   struct stat status {};
-  if (!ReadStatusAt(directory, name, &status, AT_SYMLINK_NOFOLLOW) || !IsOld(status, retention_ns))
-    return false;
   const int file = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (file < 0) return false;
   if (IsDead(file) && ReadStatus(file, &status) && IsOld(status, RetentionOf(file, retention_ns))) {
@@ -94,11 +98,18 @@ void RemoveDeadSegments(int directory, uint64_t retention_ns) {
     return;
   }
   uint32_t opened = 0;
-  if (MayMapSegment()) opened = kMostDeadSegments;
+  bool maps_none = false;
   for (uint32_t i = 0; i < kMostListedNames && opened < kMostDeadSegments; ++i) {
     const dirent* const entry = readdir(names);
     if (entry == nullptr) break;
-    if (IsName(entry->d_name) && Bury(directory, entry->d_name, retention_ns)) ++opened;
+    struct stat status {};
+    if (!IsName(entry->d_name) ||
+        !ReadStatusAt(directory, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) ||
+        !IsOld(status, retention_ns))
+      continue;
+    maps_none = maps_none || !MayMapSegment();
+    if (!maps_none) break;
+    if (Bury(directory, entry->d_name, retention_ns)) ++opened;
   }
   closedir(names);
 }

@@ -231,6 +231,13 @@ TEST_F(DeadSegments, MayBeIncomplete) {
   EXPECT_EQ(AfterAStart().size(), 0u);
 }
 
+TEST_F(DeadSegments, AreNotFilesOfAnotherLayout) {
+  std::ofstream(Path(kOtherName)) << std::string(100'000, '\1');
+  AfterAStart();
+  EXPECT_EQ(AfterAStart(), Names{kOtherName});
+  EXPECT_EQ(ModeOf(kOtherName), 0644u);
+}
+
 TEST_F(DeadSegments, AreMarkedAndRemovedInParts) {
   for (int i = 0; i < 70; ++i) {
     char name[64];

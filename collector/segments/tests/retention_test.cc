@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 
@@ -371,6 +372,18 @@ TEST_F(RetentionTest, ReadsADeadFileAgainWhenItIsChanged) {
   EXPECT_EQ(Snapshot().segments.starting, 1u);
   SegmentWith(3).WriteTo(Path("x.seg"));
   EXPECT_EQ(OperationsOf(Snapshot().processes.at(0)), 3u);
+}
+
+// The user's next process does this to the files of the dead.
+TEST_F(RetentionTest, EndsNoLaterForAFileThatBecomesReadOnly) {
+  SegmentWith(1).WriteTo(Path("x.seg"));
+  EXPECT_EQ(Snapshot().segments.exited, 1u);
+  Advance(kRetention / 2);
+  std::filesystem::permissions(Path("x.seg"), std::filesystem::perms(0444));
+  EXPECT_EQ(Snapshot().segments.exited, 1u);
+  Advance(kRetention / 2 + seconds(1));
+  EXPECT_TRUE(Snapshot().processes.empty());
+  EXPECT_FALSE(Exists("x.seg"));
 }
 
 TEST_F(RetentionTest, LeavesOutAFinalizedCommunicatorOfADeadProcessWhenItsTimeIsOver) {

@@ -16,6 +16,7 @@
 #include <system_error>
 #include <utility>
 
+#include "collector/node_snapshot.h"
 #include "exporter/cli/doctor/checks.h"
 #include "exporter/cli/doctor/gpu_processes.h"
 
@@ -118,7 +119,7 @@ bool IsApart(const Process& process) {
 // first that it can.
 void AddDirectories(const DoctorInput& input, const Process& process, std::vector<Check>& checks) {
   for (std::string path : input.segment_dirs) {
-    const bool is_private = path.ends_with("-*");
+    const bool is_private = collector::IsPrivatePattern(path);
     if (is_private) path.replace(path.size() - 1, 1, std::to_string(process.writer.uid));
     if (is_private && !std::filesystem::exists(path)) continue;  // the plugin makes it
     checks.push_back(CheckDirectory(path, process.writer, false));
