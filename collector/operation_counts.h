@@ -15,6 +15,11 @@
 
 namespace nccl_exporter::collector {
 
+// Maximum of a count of a histogram. Prometheus refuses a whole scrape in which the buckets of one
+// native histogram are more than 2^63 together, and any user can write a segment. Operations of 9
+// years at a million per second are fewer.
+inline constexpr uint64_t kMostHistogramCount = uint64_t{1} << 48;
+
 struct SizeClassSnapshot {
   uint64_t operations = 0;
   uint64_t bytes = 0;
@@ -34,7 +39,7 @@ struct SizedDurations {
 
   bool operator==(const SizedDurations&) const = default;
   SizedDurations& operator+=(const SizedDurations& more);
-  SizedDurations& operator-=(const SizedDurations& part);  // of this: no more counts than it has
+  SizedDurations& operator-=(const SizedDurations& part);  // counts end at 0
 };
 
 // Counts of one function on one communicator, since the communicator was created.
@@ -75,8 +80,8 @@ inline SizedDurations& SizedDurations::operator+=(const SizedDurations& more) {
 }
 
 inline SizedDurations& SizedDurations::operator-=(const SizedDurations& part) {
-  for (size_t i = 0; i < part.counts.size(); ++i) counts[i] -= part.counts[i];
-  busy_ns -= part.busy_ns;
+  for (size_t i = 0; i < part.counts.size(); ++i) counts[i] -= std::min(counts[i], part.counts[i]);
+  busy_ns -= std::min(busy_ns, part.busy_ns);
   return *this;
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,11 @@ template <size_t kWords, size_t kCount>
 void LoadAll(const layout::AtomicU64 (&words)[kWords], std::array<uint64_t, kCount>& into) {
   static_assert(kCount <= kWords);
   for (size_t i = 0; i < kCount; ++i) into[i] = Load(words[i]);
+}
+
+template <size_t kWords>
+void LoadHistogram(const layout::AtomicU64 (&words)[kWords], std::span<uint64_t> into) {
+  for (size_t i = 0; i < into.size(); ++i) into[i] = std::min(Load(words[i]), kMostHistogramCount);
 }
 
 // `word` as a value of an enum that ends with kCount, or `fallback`.
@@ -140,8 +146,8 @@ void DescribeFunction(const layout::FunctionBlock& block, uint64_t operations,
                          .timed_bytes = Load(block.timed.timed_bytes[i]),
                          .busy_ns = Load(block.timed.busy_ns[i])};
   }
-  LoadAll(block.duration, function.duration);
-  LoadAll(block.bandwidth, function.bandwidth);
+  LoadHistogram(block.duration, function.duration);
+  LoadHistogram(block.bandwidth, function.bandwidth);
   function.bandwidth_sum_kib = Load(block.bandwidth_sum_kib);
 }
 
@@ -319,7 +325,7 @@ void SplitDurations(const layout::CommunicatorSlot& slot, CommunicatorSnapshot& 
     SizedDurations& sized = function.duration_by_size[owner->second];
     sized.busy_ns = function.sizes[owner->second].busy_ns;
     sized.counts.resize(DurationBuckets::kCount);
-    for (size_t i = 0; i < sized.counts.size(); ++i) sized.counts[i] = Load(histogram.duration[i]);
+    LoadHistogram(histogram.duration, sized.counts);
   }
   for (size_t i = 0; i < kFunctionCount; ++i) {
     if (communicator.functions.IsInUse(i)) KeepWholeSplit(communicator.functions.Change(i));

@@ -223,6 +223,21 @@ TEST_F(DurationsBySizeTest, AddUpToTheDurationsOfTheFunction) {
   EXPECT_EQ(Read().duration[1], 3u) << "counted after the function was copied";
 }
 
+// Regression: one segment of any user made Prometheus refuse all that the daemon serves, where it
+// reads native histograms.
+TEST_F(DurationsBySizeTest, HaveAMaximumAsAllCountsOfHistograms) {
+  constexpr uint64_t kForged = uint64_t{1} << 63;
+  writer_.Put(0, 4,
+              FunctionV1{.operations = {3, 2, 1},
+                         .timed_operations = {3, 0, 1},
+                         .duration = {kForged, 2, kMostHistogramCount + 1}});
+  writer_.Put(0, 1, SizeHistogramV1{.function = 4, .size_class = 0, .duration = {~uint64_t{0}, 2}});
+  EXPECT_EQ(Read().duration_by_size[0].counts.at(0), kMostHistogramCount);
+  EXPECT_EQ(Read(false).duration[0], kMostHistogramCount);
+  EXPECT_EQ(Read(false).duration[1], 2u);
+  EXPECT_EQ(Read(false).duration[2], kMostHistogramCount);
+}
+
 TEST_F(DurationsBySizeTest, AreLeftOutWhereATimedSizeHasNoHistogram) {
   writer_.Put(0, 4,
               FunctionV1{.operations = {3, 2, 1},

@@ -121,10 +121,12 @@ void CommunicatorSeries::AddFunctions(const SeriesGroup& group, LabelsId labels)
 void CommunicatorSeries::AddApiCalls(const SeriesGroup& group, LabelsId labels) {
   for (const FunctionGroup& functions : functions_.all) {
     if (!WasUsed(group, functions)) continue;
-    std::optional<collector::FunctionSnapshot> sum;
+    uint64_t calls = 0;
+    for (const Function function : functions.members)
+      calls += group.counted->functions[static_cast<size_t>(function)].calls;
     builder_.Add(Metric::kApiCalls, labels,
                  function_labels_[static_cast<size_t>(functions.members.front())],
-                 static_cast<double>(CountsOf(group, functions, sum).calls));
+                 static_cast<double>(calls));
   }
 }
 
@@ -200,7 +202,7 @@ void CommunicatorSeries::AddKernelTime(const SeriesGroup& group, const RankCount
 void CommunicatorSeries::AddSteps(const SeriesGroup& group, const StepCounts& steps,
                                   LabelsId labels) {
   builder_.CountSince(steps.since_realtime_ns);
-  if (std::ranges::any_of(group.members, IsLowest))
+  if (group.counts->node && group.counts->node->is_lowest)
     builder_.Add(Metric::kRankSteps, labels, kNoLabels, static_cast<double>(steps.steps));
   AddStepWaits(steps, labels);
 }
@@ -343,22 +345,22 @@ void CommunicatorSeries::AddHistogram(Metric metric, LabelsId labels, LabelsId v
 
 void CommunicatorSeries::AddDurations(Metric metric, const collector::FunctionSnapshot& counts,
                                       LabelsId labels, LabelsId collective, const LabelsId* sizes) {
-  collector::SizedDurations rest{
-      .counts = {}, .busy_ns = SumOfSizes(counts, {}, &collector::SizeClassSnapshot::busy_ns)};
-  const auto add = [&](LabelsId variable, uint64_t busy_ns, std::span<const uint64_t> durations) {
-    AddHistogram(metric, labels, variable, static_cast<double>(busy_ns) / kNsPerSecond, durations);
-  };
-  if (!splits_durations_) return add(collective, rest.busy_ns, counts.duration);
-  rest.counts.assign(counts.duration.begin(), counts.duration.end());
+  if (!builder_.Serves(metric)) return;
+  const uint64_t busy_ns = SumOfSizes(counts, {}, &collector::SizeClassSnapshot::busy_ns);
+  const auto seconds = [](uint64_t ns) { return static_cast<double>(ns) / kNsPerSecond; };
+  if (!splits_durations_)
+    return AddHistogram(metric, labels, collective, seconds(busy_ns), counts.duration);
+  collector::SizedDurations rest{.counts = {counts.duration.begin(), counts.duration.end()},
+                                 .busy_ns = busy_ns};
   for (size_t i = 0; i < counts.duration_by_size.size(); ++i) {
     const collector::SizedDurations& of_size = counts.duration_by_size[i];
     if (of_size.counts.empty()) continue;
     rest -= of_size;
-    add(sizes[i], of_size.busy_ns, of_size.counts);
+    AddHistogram(metric, labels, sizes[i], seconds(of_size.busy_ns), of_size.counts);
   }
-  is_kept_ = false;
   if (std::ranges::any_of(rest.counts, [](uint64_t count) { return count != 0; }))
-    add(collective, rest.busy_ns, rest.counts);
+    builder_.Add(metric, labels, collective, seconds(rest.busy_ns),
+                 builder_.Keep(std::move(rest.counts)));
 }
 
 }  // namespace nccl_exporter::exporter

@@ -164,6 +164,18 @@ TEST(BookSeries, OfMembersThatAreGoneStayInTheSum) {
   EXPECT_EQ(left.Value(Metric::kRankSteps), 5'000'000'000);
 }
 
+TEST(BookSeries, OfStepsOutlastTheRankThatReportedThem) {
+  SeriesMemory memory(Without("comm"));
+  const auto steps = [&](Book book) {
+    return ScrapedNode(std::move(book), Without("comm"), memory).Value(Metric::kRankSteps);
+  };
+  const Counted lowest = Member(1, 0, 1'000'000'000);
+  Counted other = Member(2, 0, 2'000'000'000);
+  other.counts->node->is_lowest = false;
+  EXPECT_EQ(steps(BookOf({{1, {lowest}}, {2, {other}}})), 3'000'000'000);
+  EXPECT_EQ(steps(BookOf({{2, {other}}})), 3'000'000'000);
+}
+
 TEST(BookSeries, OfCommunicatorsWithoutSeriesAreKernelTimeAndOperations) {
   collector::CommunicatorSnapshot before = EmptyCommunicator(1, 0);
   Counted overflow = Member(1, 0, 1'000'000'000);

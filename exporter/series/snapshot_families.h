@@ -68,8 +68,8 @@ struct SeriesMemory {
 
   LabelCache labels;
   const FunctionGroups functions;
-  ScrapeMemory whole;
-  ScrapeMemory alerts;  // of scrapes with the alert series alone
+  ScrapeMemory whole{.kept = KeptCounts(Histograms::kBySize), .reduced = {}};
+  ScrapeMemory alerts{.kept = KeptCounts(Histograms::kNone), .reduced = {}};  // of alert series
 };
 
 // Effects of the limit on samples.

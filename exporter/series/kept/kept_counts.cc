@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <utility>
-#include <vector>
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -19,8 +19,7 @@ constexpr auto FieldsOf(const collector::SizeClassSnapshot&) {
 }
 constexpr auto FieldsOf(const collector::FunctionSnapshot&) {
   using Counts = collector::FunctionSnapshot;
-  return std::tuple(&Counts::calls, &Counts::completed, &Counts::sizes, &Counts::duration,
-                    &Counts::duration_by_size, &Counts::bandwidth, &Counts::bandwidth_sum_kib);
+  return std::tuple(&Counts::calls, &Counts::completed, &Counts::sizes, &Counts::bandwidth_sum_kib);
 }
 constexpr auto FieldsOf(const collector::ArrivalCounts&) {
   using Counts = collector::ArrivalCounts;
@@ -57,7 +56,8 @@ constexpr auto FieldsOf(const ProcessSum&) {
 }
 
 // Each Add() adds to `sum` what `now` has more than `before`. A count that decreases, as only a
-// damaged segment has, counts as unchanged. Members of a class, so that each finds all others.
+// damaged segment has, counts as unchanged, and a sum that is full stays so. Members of a class, so
+// that each finds all others.
 struct Increase {
   // Whether any operation began or ended: histograms change with these counts only.
   static bool IsMore(const collector::FunctionSnapshot& now,
@@ -66,7 +66,15 @@ struct Increase {
            now.sizes != before.sizes;
   }
   static void Add(uint64_t now, uint64_t before, uint64_t& sum) {
-    if (now > before) sum += now - before;
+    if (now > before) sum += std::min(now - before, ~uint64_t{0} - sum);
+  }
+  // An empty one is zeros.
+  static void AddHistogram(std::span<const uint64_t> now, std::span<const uint64_t> before,
+                           std::span<uint64_t> sum) {
+    for (size_t i = 0; i < now.size(); ++i) {
+      Add(now[i], before.empty() ? 0 : before[i], sum[i]);
+      sum[i] = std::min(sum[i], collector::kMostHistogramCount);
+    }
   }
   template <typename Count, size_t kSize>
   static void Add(const std::array<Count, kSize>& now, const std::array<Count, kSize>& before,
@@ -96,18 +104,23 @@ struct Increase {
   static void Add(const collector::SizedDurations& now, const collector::SizedDurations& before,
                   collector::SizedDurations& sum) {
     sum.counts.resize(std::max(sum.counts.size(), now.counts.size()));
-    for (size_t i = 0; i < now.counts.size(); ++i)
-      Add(now.counts[i], before.counts.empty() ? 0 : before.counts[i], sum.counts[i]);
+    AddHistogram(now.counts, before.counts, sum.counts);
     Add(now.busy_ns, before.busy_ns, sum.busy_ns);
   }
   static void Add(const collector::CommunicatorSnapshot& now,
-                  const collector::CommunicatorSnapshot& before,
+                  const collector::CommunicatorSnapshot& before, Histograms histograms,
                   collector::CommunicatorSnapshot& sum) {
     for (size_t i = 0; i < now.functions.size(); ++i) {
       if (!now.functions.IsInUse(i)) continue;
+      const collector::FunctionSnapshot &is = now.functions[i], &was = before.functions[i];
       collector::FunctionSnapshot& function = sum.functions.Change(i);
-      if (IsMore(now.functions[i], before.functions[i]))
-        Add(now.functions[i], before.functions[i], function);
+      if (!IsMore(is, was)) continue;
+      Add(is, was, function);
+      if (histograms == Histograms::kNone) continue;
+      AddHistogram(is.duration, was.duration, function.duration);
+      AddHistogram(is.bandwidth, was.bandwidth, function.bandwidth);
+      if (histograms == Histograms::kBySize)
+        Add(is.duration_by_size, was.duration_by_size, function.duration_by_size);
     }
     Add(now.arrivals, before.arrivals, sum.arrivals);
     Add(now.network, before.network, sum.network);
@@ -156,22 +169,26 @@ void KeptCounts::CountShared(SeriesGroup& group) {
   if (group.members.size() == 1 && !sums_.contains(group.labels)) return;
   Sum& sum = SumOf(group, first.communicator->created_realtime_ns);
   sum.counted_in = scrape_;
-  const std::set<CommunicatorKey> members_before = std::exchange(sum.members, {});
+  std::set<CommunicatorKey> members;
   for (const GroupMember& member : group.members) {
     const CommunicatorKey key = KeyOf(member);
-    const auto before = members_before.contains(key) ? communicators_before_.find(key)
-                                                     : communicators_before_.end();
-    Add(member, before == communicators_before_.end() ? Counts{&kNothing} : before->second, sum);
+    const auto before = sum.members.insert(key).second ? communicators_before_.end()
+                                                       : communicators_before_.find(key);
+    Add(member, before == communicators_before_.end() ? Counts{&kNothing} : before->second,
+        histograms_, sum);
     int64_t& created = sum.communicator.created_realtime_ns;
     created = std::min(created, member.communicator->created_realtime_ns);
-    sum.members.insert(key);
+    members.insert(key);
   }
+  sum.members = std::move(members);
   Fill(sum, group);
 }
 
 SeriesGroup KeptCounts::CountOther(const SeriesGroup& other) {
   Sum& sum = SumOf(other, latest_->node->taken_realtime_ns);
-  for (const GroupMember& member : other.members) Add(member, BeforeFolded(member), sum);
+  const Histograms histograms = std::min(histograms_, Histograms::kOfAllSizes);
+  for (const GroupMember& member : other.members)
+    Add(member, BeforeFolded(member), histograms, sum);
   SeriesGroup group{.labels = other.labels, .members = {}};
   Fill(sum, group);
   return group;
@@ -205,20 +222,21 @@ KeptCounts::Counts KeptCounts::BeforeFolded(const GroupMember& member) const {
   return {.communicator = member.communicator, .counts = member.counts};
 }
 
-void KeptCounts::Add(const GroupMember& member, const Counts& before, Sum& sum) {
+void KeptCounts::Add(const GroupMember& member, const Counts& before, Histograms histograms,
+                     Sum& sum) {
   const collector::CommunicatorSnapshot& now = *member.communicator;
-  Increase::Add(now, *before.communicator, sum.communicator);
+  Increase::Add(now, *before.communicator, histograms, sum.communicator);
   TimedBytes& timed = TimedFor(now.ranks, sum);
   for (size_t i = 0; i < kFunctionCount; ++i) {
-    if (!now.functions.IsInUse(i)) continue;
-    for (size_t size = 0; size < kSizeClassCount; ++size)
-      Increase::Add(now.functions[i].sizes[size].timed_bytes,
-                    before.communicator->functions[i].sizes[size].timed_bytes, timed[i][size]);
+    const auto &is = now.functions[i].sizes, &was = before.communicator->functions[i].sizes;
+    for (size_t size = 0; now.functions.IsInUse(i) && size < kSizeClassCount; ++size)
+      Increase::Add(is[size].timed_bytes, was[size].timed_bytes, timed[i][size]);
   }
   if (member.counts == nullptr) return;
   if (!sum.counts) sum.counts.emplace();
   static const RankCounts kZeros{};
   Increase::Add(*member.counts, before.counts == nullptr ? kZeros : *before.counts, *sum.counts);
+  if (member.counts->node) sum.counts->node->is_lowest |= member.counts->node->is_lowest;
 }
 
 TimedBytes& KeptCounts::TimedFor(uint64_t ranks, Sum& sum) {
@@ -242,18 +260,19 @@ const ProcessSum* KeptCounts::CountShared(
   const auto [place, is_new] = process_sums_.try_emplace(labels);
   auto& [sum, members_kept, counted_in] = place->second;
   counted_in = scrape_;
-  const std::map<ProcessKey, ProcessSum> members_before = std::exchange(members_kept, {});
+  if (is_new) sum.since_realtime_ns = members.front()->start_realtime_ns;
+  std::set<ProcessKey> keys;
   for (const collector::ProcessSnapshot* process : members) {
     const ProcessKey key(process->file, process->start_realtime_ns);
     const ProcessCounts* const counts = latest_->Of(*process);
     const ProcessSum now{.losses = process->losses,
                          .counts = counts ? std::optional(*counts) : std::nullopt,
                          .since_realtime_ns = process->start_realtime_ns};
-    if (is_new && members_kept.empty()) sum.since_realtime_ns = now.since_realtime_ns;
-    const auto before = members_before.find(key);
-    Increase::Add(now, before == members_before.end() ? ProcessSum{} : before->second, sum);
-    members_kept.emplace(key, now);
+    ProcessSum& before = members_kept[key];
+    Increase::Add(now, std::exchange(before, now), sum);
+    keys.insert(key);
   }
+  std::erase_if(members_kept, [&](const auto& member) { return !keys.contains(member.first); });
   return &sum;
 }
 

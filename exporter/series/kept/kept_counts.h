@@ -47,10 +47,16 @@ struct ProcessSum {
   int64_t since_realtime_ns = 0;             // start of the first
 };
 
+// Histograms of a sum. Those of comm="other" are never by size.
+enum class Histograms : uint8_t { kNone, kOfAllSizes, kBySize };
+
 // Per scrape: Begin(), the others for each label set, End(). If a scrape fails before its end, the
-// next one does not count what the failed one has not.
+// next one does not count what the failed one has not. No sum counts beyond its type's maximum, and
+// no histogram beyond collector::kMostHistogramCount.
 class KeptCounts {
  public:
+  explicit KeptCounts(Histograms histograms = Histograms::kBySize) : histograms_(histograms) {}
+
   void Begin(std::shared_ptr<const Book> book);
 
   // Fills what the group has counted: sums, if several members share or have shared its labels.
@@ -94,12 +100,13 @@ class KeptCounts {
   // A new sum counts since `created_realtime_ns`.
   Sum& SumOf(const SeriesGroup& group, int64_t created_realtime_ns);
   // Adds what the member has counted since `before`.
-  void Add(const GroupMember& member, const Counts& before, Sum& sum);
+  void Add(const GroupMember& member, const Counts& before, Histograms histograms, Sum& sum);
   TimedBytes& TimedFor(uint64_t ranks, Sum& sum);
   static void Fill(const Sum& sum, SeriesGroup& group);
   // The counts from which on those of a member of comm="other" are new.
   Counts BeforeFolded(const GroupMember& member) const;
 
+  const Histograms histograms_;
   std::map<SharedLabels, Sum> sums_;
   std::map<SharedLabels, ProcessSums> process_sums_;
   uint64_t scrape_ = 0;  // number of this one

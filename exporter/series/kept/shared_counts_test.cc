@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums of communicators with the same labels, which come and go.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -81,6 +83,53 @@ TEST(SharedCountsTest, BeyondTheLimitNoSeriesDecreases) {
     EXPECT_EQ(scrape.Value(Metric::kCollectiveOperations, "size=268435456,"), operations) << ranks;
     bus_bytes = more;
   }
+}
+
+// Regression: a sum of forged counts began at 0 again, and buckets of more than 2^63 together made
+// Prometheus refuse the scrape.
+TEST(SharedCountsTest, SumsThatAreFullStayFull) {
+  SeriesMemory memory;
+  for (uint64_t generation = 1; generation <= 4; ++generation) {
+    collector::ProcessSnapshot process = Made(1000, generation, 8, 2);
+    for (collector::CommunicatorSnapshot& communicator : process.communicators) {
+      collector::FunctionSnapshot& counts =
+          communicator.functions.Change(static_cast<size_t>(Function::kAllReduce));
+      counts.sizes[kSizeClassCount - 1].bytes = uint64_t{1} << 63;
+      counts.duration.fill(collector::kMostHistogramCount);
+    }
+    const ScrapedNode scrape(NodeOf({process}), {}, memory);
+    EXPECT_EQ(scrape.Value(Metric::kCollectiveBytes, "size=268435456,"), std::ldexp(1.0, 64));
+    EXPECT_THAT(scrape.Counts(Metric::kCollectiveDuration),
+                testing::Each(collector::kMostHistogramCount));
+  }
+}
+
+// `sized` has histograms by size, until it runs out of them.
+TEST(SharedCountsTest, DurationsBySizeAndTheRestAreAllDurations) {
+  MetricFilter filter;
+  filter.SplitDurations();
+  SeriesMemory memory(filter);
+  collector::ProcessSnapshot process = Made(1000, 1, 8, 2);
+  const auto function = [&](size_t member) -> collector::FunctionSnapshot& {
+    return process.communicators[member].functions.Change(
+        static_cast<size_t>(Function::kAllReduce));
+  };
+  const auto durations = [&] {
+    const ScrapedNode scrape(NodeOf({process}), filter, memory);
+    double seconds = 0;
+    for (const auto& [labels, value] : scrape.Values(Metric::kCollectiveDuration)) seconds += value;
+    return std::pair(scrape.Values(Metric::kCollectiveDuration).size(), std::round(seconds * 1e6));
+  };
+  function(1).duration_by_size = {};
+  EXPECT_EQ(durations(), std::pair(size_t{2}, 2.0));
+  AddOperation(process.communicators[0], Function::kAllReduce, kBytes, 3000);
+  EXPECT_EQ(durations(), std::pair(size_t{2}, 5.0));
+  function(0).duration_by_size = {};
+  AddOperation(process.communicators[1], Function::kAllReduce, kBytes, 4000);
+  function(1).duration_by_size = {};
+  EXPECT_EQ(durations(), std::pair(size_t{2}, 9.0));
+  process.communicators.erase(process.communicators.begin());
+  EXPECT_EQ(durations(), std::pair(size_t{2}, 9.0));
 }
 
 }  // namespace
