@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <iterator>
 #include <numeric>
-#include <utility>
 
 #include "exporter/findings/late/busy_rates.h"
 #include "exporter/ledger/local_communicators.h"

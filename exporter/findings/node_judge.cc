@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <map>
-#include <set>
 #include <tuple>
 #include <utility>
 

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include "exporter/findings/words.h"

@@ -3,9 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
-#include <chrono>
 #include <exception>
-#include <memory>
 #include <utility>
 
 namespace nccl_exporter::exporter {

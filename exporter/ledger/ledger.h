@@ -16,7 +16,6 @@
 #include <optional>
 #include <span>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "collector/node_snapshot.h"

@@ -2,7 +2,6 @@
 #include "exporter/ledger/node_history.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "exporter/ledger/fair_shares.h"

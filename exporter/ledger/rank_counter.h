@@ -8,9 +8,7 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <vector>
 
 #include "collector/node_snapshot.h"
 #include "exporter/ledger/book.h"

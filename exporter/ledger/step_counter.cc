@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <vector>
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -2,7 +2,6 @@
 #include "exporter/ledger/step_places.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace nccl_exporter::exporter {
 namespace {

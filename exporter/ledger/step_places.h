@@ -8,10 +8,8 @@
 // not in every step shift the places; then the means forget within seconds.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
-#include <utility>
 #include <vector>
 
 #include "collector/node_snapshot.h"

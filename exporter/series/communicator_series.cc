@@ -6,8 +6,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "exporter/series/communicator_gauges.h"
 #include "exporter/series/group_sums.h"

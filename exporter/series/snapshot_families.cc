@@ -2,15 +2,10 @@
 #include "exporter/series/snapshot_families.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
-#include <map>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 

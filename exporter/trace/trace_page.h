@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <functional>
 #include <mutex>
-#include <string>
 
 #include "collector/trace/node_trace.h"
 #include "exporter/http/answer_budget.h"

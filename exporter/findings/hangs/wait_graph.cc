@@ -3,9 +3,7 @@
 #include "exporter/findings/hangs/wait_graph.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
-#include <utility>
 
 namespace nccl_exporter::exporter {
 namespace {

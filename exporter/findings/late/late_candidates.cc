@@ -2,10 +2,7 @@
 #include "exporter/findings/late/late_candidates.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <map>
 #include <optional>
-#include <utility>
 
 #include "exporter/findings/thresholds.h"
 

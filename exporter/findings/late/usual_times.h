@@ -3,7 +3,6 @@
 // with their own usual time, not with each other.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>

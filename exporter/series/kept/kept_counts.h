@@ -26,7 +26,6 @@
 #include <set>
 #include <span>
 #include <tuple>
-#include <vector>
 
 #include "collector/node_snapshot.h"
 #include "exporter/ledger/book.h"

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
-#include <string>
 #include <tuple>
-#include <utility>
 
 #include "exporter/series/labels/series_labels.h"
 

@@ -7,8 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <string>
-#include <utility>
 
 #include "collector/node_snapshot.h"
 #include "exporter/exposition/exposition.h"
