@@ -2,7 +2,6 @@
 #include "plugin/communicator_table.h"
 
 #include <initializer_list>
-#include <new>
 
 #include "plugin/segment/own_file.h"
 

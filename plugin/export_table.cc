@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The seven symbols that NCCL looks for, and the one template behind them: it brings a version's
 // descriptor into our form, asking the descriptor what it has, and hands over to Callbacks.
-#include <atomic>
 
 #include "plugin/callbacks.h"
 #include "plugin/nccl/profiler_abi.h"

@@ -11,7 +11,6 @@
 #include <cstring>
 #include <new>
 
-#include "plugin/identity/identity.h"
 #include "plugin/nccl/nccl_caller.h"
 #include "plugin/segment/own_file.h"
 

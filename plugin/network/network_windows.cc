@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/network/network_windows.h"
 
-#include <algorithm>
-
 namespace nccl_exporter::plugin {
 
 void NetworkWindows::Open(int* mask, int own_mask, const TimeWindows& windows) {

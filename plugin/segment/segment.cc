@@ -15,7 +15,6 @@
 #include <cstring>
 
 #include "plugin/identity/identity.h"
-#include "plugin/segment/atomics.h"
 #include "plugin/segment/own_file.h"
 
 namespace nccl_exporter::plugin {

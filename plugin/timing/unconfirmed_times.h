@@ -13,9 +13,7 @@
 //      of its own launch, whose times are judged as one, count as well.
 #pragma once
 
-#include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdint>
 
 #include "plugin/segment/recorder.h"

@@ -9,7 +9,6 @@
 #include <bit>
 #include <cerrno>
 
-#include "plugin/segment/atomics.h"
 #include "plugin/segment/own_file.h"
 
 namespace nccl_exporter::plugin {
