@@ -7,8 +7,7 @@
 #include <set>
 #include <string>
 
-#include "exporter/series/communicator_gauges.h"
-#include "exporter/series/group_sums.h"
+#include "exporter/series/group_values.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -47,11 +46,10 @@ CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, LabelCache& l
       function_labels_[static_cast<size_t>(function)] = id;
   }
   for (const FunctionGroup& one : functions.collectives) {
-    const LabelsId id = builder.AddLabels(one.labels);
-    for (const Function function : one.members)
-      collective_labels_[static_cast<size_t>(function)] = id;
+    Collective& collective =
+        collectives_.emplace_back(Collective{one, builder.AddLabels(one.labels), {}});
     for (const SizeGroup& sizes : one.sizes)
-      size_labels_.push_back(builder.AddLabels(sizes.labels));
+      collective.sizes.push_back(builder.AddLabels(sizes.labels));
   }
   for (size_t i = 0; i < kNetworkDirectionCount; ++i) {
     const std::string direction(kNetworkDirections[i].name);
@@ -65,150 +63,136 @@ CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, LabelCache& l
     size_alone_labels_[i] = builder.AddLabels(functions.size_alone[i]);
 }
 
+void CommunicatorSeries::Begin(const SeriesGroup& group) {
+  group_ = &group;
+  group_labels_ = builder_.AddLabels(group.labels);
+}
+
 void CommunicatorSeries::AddNamed(const SeriesGroup& group, bool with_detail) {
   builder_.SetDetail(with_detail);
   splits_durations_ = functions_.splits_durations;
-  const LabelsId labels = builder_.AddLabels(group.labels);
+  Begin(group);
   builder_.CountSince(0);  // comparisons are the daemon's own
-  AddArrivals(group, labels);
+  AddArrivals();
   builder_.CountSince(group.counted->created_realtime_ns);
-  AddFunctions(group, labels);
-  AddNetwork(group, labels);
+  AddFunctions();
+  AddNetwork();
   if (const RankCounts* const counts = group.counts) {
-    AddKernelTime(group, *counts, labels);
-    if (counts->steps) AddSteps(group, *counts->steps, labels);
-    if (counts->node) AddNode(*counts->node, labels);
+    AddKernelTime(*counts);
+    if (counts->steps) AddSteps(*counts->steps);
+    if (counts->node) AddNode(*counts->node);
   }
   builder_.CountSince(group.counted->created_realtime_ns);
   const std::vector<const GroupMember*> in_use = group.InUse();
-  if (const std::optional<double> ranks = RanksOf(group))
-    builder_.Add(Metric::kCommunicatorRanks, labels, kNoLabels, *ranks);
-  AddGauges(in_use, labels);
-  AddInfo(in_use, labels);
+  if (const std::optional<double> ranks = RanksOf(group)) Add(Metric::kCommunicatorRanks, *ranks);
+  AddGauges(in_use);
+  AddInfo(in_use);
   builder_.SetDetail(true);
 }
 
 void CommunicatorSeries::AddOther(const SeriesGroup& group) {
   splits_durations_ = false;  // all functions in all sizes would not fit kSeriesForOthers
+  Begin(group);
   builder_.CountSince(group.counted->created_realtime_ns);
-  const LabelsId labels = builder_.AddLabels(group.labels);
-  AddFunctions(group, labels);
-  AddNetwork(group, labels);
+  AddFunctions();
+  AddNetwork();
   if (group.counts == nullptr) return;
-  AddKernelTime(group, *group.counts, labels);
+  AddKernelTime(*group.counts);
   const std::optional<NodeCounts>& node = group.counts->node;
-  if (node && node->network) AddNetworkBusBytes(*node->network, labels);
+  if (node && node->network) AddNetworkBusBytes(*node->network);
 }
 
-void CommunicatorSeries::AddFunctions(const SeriesGroup& group, LabelsId labels) {
+void CommunicatorSeries::AddFunctions() {
   const auto [collectives, point_to_point] =
-      SumByTraffic(group, &collector::SizeClassSnapshot::operations);
-  if (point_to_point != 0)
-    builder_.Add(Metric::kRankPointToPoint, labels, kNoLabels, static_cast<double>(point_to_point));
+      SumByTraffic(*group_, &collector::SizeClassSnapshot::operations);
+  if (point_to_point != 0) AddCount(Metric::kRankPointToPoint, point_to_point);
   if (!builder_.ServesDetail()) return;
-  AddPointToPoint(group, labels, kSends);
-  AddPointToPoint(group, labels, kReceives);
-  AddApiCalls(group, labels);
-  const LabelsId* sizes = size_labels_.data();
-  for (const FunctionGroup& functions : functions_.collectives) {
-    if (WasUsed(group, functions)) AddCollective(group, labels, functions, sizes);
-    sizes += functions.sizes.size();
+  AddPointToPoint(kSends);
+  AddPointToPoint(kReceives);
+  AddApiCalls();
+  for (const Collective& collective : collectives_) {
+    if (WasUsed(*group_, collective.functions)) AddCollective(collective);
   }
 }
 
-void CommunicatorSeries::AddApiCalls(const SeriesGroup& group, LabelsId labels) {
+void CommunicatorSeries::AddApiCalls() {
   for (const FunctionGroup& functions : functions_.all) {
-    if (!WasUsed(group, functions)) continue;
-    uint64_t calls = 0;
-    for (const Function function : functions.members)
-      calls += group.counted->functions[static_cast<size_t>(function)].calls;
-    builder_.Add(Metric::kApiCalls, labels,
-                 function_labels_[static_cast<size_t>(functions.members.front())],
-                 static_cast<double>(calls));
+    if (!WasUsed(*group_, functions)) continue;
+    std::optional<collector::FunctionSnapshot> sum;
+    AddCount(Metric::kApiCalls, CountsOf(*group_, functions, sum).calls,
+             function_labels_[static_cast<size_t>(functions.members.front())]);
   }
 }
 
-void CommunicatorSeries::AddCollective(const SeriesGroup& group, LabelsId labels,
-                                       const FunctionGroup& functions, const LabelsId* sizes) {
+void CommunicatorSeries::AddCollective(const Collective& collective) {
+  const auto& [functions, labels, sizes] = collective;
   std::optional<collector::FunctionSnapshot> sum;
-  const collector::FunctionSnapshot& counts = CountsOf(group, functions, sum);
+  const collector::FunctionSnapshot& counts = CountsOf(*group_, functions, sum);
   for (const SizeCounter& counter : kSizeCounters) {
     if (!builder_.Serves(counter.of_collectives)) continue;
-    for (size_t i = 0; i < functions.sizes.size(); ++i) {
+    for (size_t i = 0; i < sizes.size(); ++i) {
       const uint64_t count = SumOfSizes(counts, functions.sizes[i].sizes, counter.count);
-      builder_.Add(counter.of_collectives, labels, sizes[i],
-                   static_cast<double>(count) / counter.unit);
+      Add(counter.of_collectives, static_cast<double>(count) / counter.unit, sizes[i]);
     }
   }
-  const LabelsId collective = collective_labels_[static_cast<size_t>(functions.members.front())];
-  is_kept_ = !sum && group.timed_by_ranks == nullptr;
-  AddDurations(Metric::kCollectiveDuration, counts, labels, collective, sizes);
-  if (!HasBusBytes(group, functions)) return;
-  for (size_t i = 0; builder_.Serves(Metric::kCollectiveBusBytes) && i < functions.sizes.size();
-       ++i) {
-    builder_.Add(Metric::kCollectiveBusBytes, labels, sizes[i],
-                 SumOfBusBytes(group, functions, functions.sizes[i].sizes));
+  is_kept_ = !sum && group_->timed_by_ranks == nullptr;
+  AddDurations(Metric::kCollectiveDuration, counts, labels, sizes.data());
+  if (!HasBusBytes(*group_, functions)) return;
+  for (size_t i = 0; builder_.Serves(Metric::kCollectiveBusBytes) && i < sizes.size(); ++i) {
+    Add(Metric::kCollectiveBusBytes, SumOfBusBytes(*group_, functions, functions.sizes[i].sizes),
+        sizes[i]);
   }
-  AddHistogram(Metric::kCollectiveBusBandwidth, labels, collective,
+  AddHistogram(Metric::kCollectiveBusBandwidth, labels,
                static_cast<double>(counts.bandwidth_sum_kib) * kBytesPerKib, counts.bandwidth);
 }
 
-void CommunicatorSeries::AddPointToPoint(const SeriesGroup& group, LabelsId labels,
-                                         const FunctionGroup& functions) {
-  if (!WasUsed(group, functions)) return;
+void CommunicatorSeries::AddPointToPoint(const FunctionGroup& functions) {
+  if (!WasUsed(*group_, functions)) return;
   std::optional<collector::FunctionSnapshot> sum;
-  const collector::FunctionSnapshot& counts = CountsOf(group, functions, sum);
+  const collector::FunctionSnapshot& counts = CountsOf(*group_, functions, sum);
   const bool is_send = functions.members.front() == Function::kSend;
   for (const SizeCounter& counter : kSizeCounters) {
     const uint64_t count = SumOfSizes(counts, SizeRange{}, counter.count);
-    builder_.Add(is_send ? counter.of_sends : counter.of_receives, labels, kNoLabels,
-                 static_cast<double>(count) / counter.unit);
+    Add(is_send ? counter.of_sends : counter.of_receives,
+        static_cast<double>(count) / counter.unit);
   }
-  is_kept_ = !sum && group.timed_by_ranks == nullptr;
-  AddDurations(is_send ? Metric::kSendDuration : Metric::kRecvDuration, counts, labels, kNoLabels,
+  is_kept_ = !sum && group_->timed_by_ranks == nullptr;
+  AddDurations(is_send ? Metric::kSendDuration : Metric::kRecvDuration, counts, kNoLabels,
                size_alone_labels_.data());
 }
 
 // The daemon counts these itself.
-void CommunicatorSeries::AddArrivals(const SeriesGroup& group, LabelsId labels) {
-  const std::optional<collector::ArrivalCounts>& sum = group.counted->arrivals;
+void CommunicatorSeries::AddArrivals() {
+  const std::optional<collector::ArrivalCounts>& sum = group_->counted->arrivals;
   if (!sum) return;
-  builder_.Add(Metric::kArrivalLateness, labels, kNoLabels,
-               static_cast<double>(sum->lateness_ns) / kNsPerSecond);
-  builder_.Add(Metric::kLastArrivals, labels, kNoLabels, static_cast<double>(sum->last));
+  AddSeconds(Metric::kArrivalLateness, sum->lateness_ns);
+  AddCount(Metric::kLastArrivals, sum->last);
 }
 
 // Kernel seconds are absent where nothing is timed, or not any more: 0 would look like a rank that
 // never waits.
-void CommunicatorSeries::AddKernelTime(const SeriesGroup& group, const RankCounts& counts,
-                                       LabelsId labels) {
+void CommunicatorSeries::AddKernelTime(const RankCounts& counts) {
   const auto [collectives, point_to_point] =
-      SumByTraffic(group, &collector::SizeClassSnapshot::timed_operations);
-  if (IsTimed(group) && collectives + point_to_point != 0) {
+      SumByTraffic(*group_, &collector::SizeClassSnapshot::timed_operations);
+  if (IsTimed(*group_) && collectives + point_to_point != 0) {
     const auto [in_collectives_ns, in_point_to_point_ns] = counts.kernel_ns;
-    builder_.Add(Metric::kRankKernelSeconds, labels, kNoLabels,
-                 static_cast<double>(in_collectives_ns + in_point_to_point_ns) / kNsPerSecond);
+    AddSeconds(Metric::kRankKernelSeconds, in_collectives_ns + in_point_to_point_ns);
     if (point_to_point != 0)
-      builder_.Add(Metric::kRankPointToPointKernelSeconds, labels, kNoLabels,
-                   static_cast<double>(in_point_to_point_ns) / kNsPerSecond);
+      AddSeconds(Metric::kRankPointToPointKernelSeconds, in_point_to_point_ns);
   }
-  if (HasCollectives(group)) {
-    builder_.Add(Metric::kRankTimedOperations, labels, kNoLabels, static_cast<double>(collectives));
-  }
+  if (HasCollectives(*group_)) AddCount(Metric::kRankTimedOperations, collectives);
 }
 
-void CommunicatorSeries::AddSteps(const SeriesGroup& group, const StepCounts& steps,
-                                  LabelsId labels) {
+void CommunicatorSeries::AddSteps(const StepCounts& steps) {
   builder_.CountSince(steps.since_realtime_ns);
-  if (group.counts->node && group.counts->node->is_lowest)
-    builder_.Add(Metric::kRankSteps, labels, kNoLabels, static_cast<double>(steps.steps));
-  AddStepWaits(steps, labels);
+  if (std::ranges::any_of(group_->members, &GroupMember::IsLowest))
+    AddCount(Metric::kRankSteps, steps.steps);
+  AddStepWaits(steps);
 }
 
 // Where collectives or sizes are one series, it is that of the longest waits.
-void CommunicatorSeries::AddStepWaits(const StepCounts& steps, LabelsId labels) {
-  const LabelsId* sizes = size_labels_.data();
-  for (const FunctionGroup& functions : functions_.collectives) {
+void CommunicatorSeries::AddStepWaits(const StepCounts& steps) {
+  for (const auto& [functions, labels, sizes] : collectives_) {
     std::map<size_t, uint64_t> longest_ns;  // by index of sizes
     for (const auto& [kind, wait_ns] : steps.waits_ns) {
       if (std::ranges::find(functions.members, kind.function) == functions.members.end()) continue;
@@ -216,90 +200,73 @@ void CommunicatorSeries::AddStepWaits(const StepCounts& steps, LabelsId labels) 
       longest = std::max(longest, wait_ns);
     }
     for (const auto& [size, wait_ns] : longest_ns)
-      builder_.Add(Metric::kRankStepWait, labels, sizes[size],
-                   static_cast<double>(wait_ns) / kNsPerSecond);
-    sizes += functions.sizes.size();
+      AddSeconds(Metric::kRankStepWait, wait_ns, sizes[size]);
   }
 }
 
 // If sizes or collectives are one series, there are no large ones: their bandwidths differ.
-void CommunicatorSeries::AddNode(const NodeCounts& node, LabelsId labels) {
+void CommunicatorSeries::AddNode(const NodeCounts& node) {
   builder_.CountSince(node.since_realtime_ns);
-  if (node.progress)
-    builder_.Add(Metric::kNodeProgress, labels, kNoLabels, static_cast<double>(*node.progress));
-  if (node.compared)
-    builder_.Add(Metric::kComparedOperations, labels, kNoLabels,
-                 static_cast<double>(*node.compared));
-  if (node.network) AddNetworkBusBytes(*node.network, labels);
+  if (node.progress) AddCount(Metric::kNodeProgress, *node.progress);
+  if (node.compared) AddCount(Metric::kComparedOperations, *node.compared);
+  if (node.network) AddNetworkBusBytes(*node.network);
   if (node.large.empty()) return;
-  const LabelsId* sizes = size_labels_.data();
-  for (const FunctionGroup& functions : functions_.collectives) {
-    if (functions.members.size() > 1 || functions.sizes.size() != kSizeClassCount) return;
+  for (const auto& [functions, labels, sizes] : collectives_) {
+    if (functions.members.size() > 1 || sizes.size() != kSizeClassCount) return;
     for (const auto& [kind, counts] : node.large) {
       if (kind.function != functions.members.front()) continue;
       const LabelsId size = sizes[kind.size_class];
-      builder_.Add(Metric::kNodeLargeBusBytes, labels, size, static_cast<double>(counts.bus_bytes));
-      builder_.Add(Metric::kNodeLargeBusySeconds, labels, size,
-                   static_cast<double>(counts.busy_ns) / kNsPerSecond);
-      builder_.Add(Metric::kNodeLargeTimedOperations, labels, size,
-                   static_cast<double>(counts.timed_operations));
+      AddCount(Metric::kNodeLargeBusBytes, counts.bus_bytes, size);
+      AddSeconds(Metric::kNodeLargeBusySeconds, counts.busy_ns, size);
+      AddCount(Metric::kNodeLargeTimedOperations, counts.timed_operations, size);
     }
-    sizes += kSizeClassCount;
   }
 }
 
-void CommunicatorSeries::AddNetwork(const SeriesGroup& group, LabelsId labels) {
-  if (!builder_.ServesDetail() || !group.counted->network) return;
+void CommunicatorSeries::AddNetwork() {
+  if (!builder_.ServesDetail() || !group_->counted->network) return;
   for (size_t i = 0; i < kNetworkDirectionCount; ++i) {
-    const collector::NetworkDirectionCounts& counts = group.counted->network->directions[i];
+    const collector::NetworkDirectionCounts& counts = group_->counted->network->directions[i];
     if (counts.operations == 0) continue;
     for (size_t state = 0; state < kNetworkStateCount; ++state) {
       if (const std::optional<uint64_t> wait_ns =
               counts.WaitNs(static_cast<NetworkDirection>(i), static_cast<NetworkState>(state)))
-        builder_.Add(Metric::kNetworkWaitSeconds, labels, state_labels_[i][state],
-                     static_cast<double>(*wait_ns) / kNsPerSecond);
+        AddSeconds(Metric::kNetworkWaitSeconds, *wait_ns, state_labels_[i][state]);
     }
-    builder_.Add(Metric::kNetworkTimedBytes, labels, direction_labels_[i],
-                 static_cast<double>(counts.bytes));
-    builder_.Add(Metric::kNetworkTimedOperations, labels, direction_labels_[i],
-                 static_cast<double>(counts.operations));
+    AddCount(Metric::kNetworkTimedBytes, counts.bytes, direction_labels_[i]);
+    AddCount(Metric::kNetworkTimedOperations, counts.operations, direction_labels_[i]);
   }
 }
 
-void CommunicatorSeries::AddNetworkBusBytes(const collector::NetworkBusBytes& counts,
-                                            LabelsId labels) {
+void CommunicatorSeries::AddNetworkBusBytes(const collector::NetworkBusBytes& counts) {
   for (size_t i = 0; i < kNetworkDirectionCount; ++i) {
     if (counts.all[i] == 0) continue;
-    builder_.Add(Metric::kNodeNetworkBusBytes, labels, direction_labels_[i],
-                 static_cast<double>(counts.all[i]));
-    builder_.Add(Metric::kNodeNetworkTimedBusBytes, labels, direction_labels_[i],
-                 static_cast<double>(counts.timed[i]));
+    AddCount(Metric::kNodeNetworkBusBytes, counts.all[i], direction_labels_[i]);
+    AddCount(Metric::kNodeNetworkTimedBusBytes, counts.timed[i], direction_labels_[i]);
   }
 }
 
-void CommunicatorSeries::AddGauges(std::span<const GroupMember* const> in_use, LabelsId labels) {
+void CommunicatorSeries::AddGauges(std::span<const GroupMember* const> in_use) {
   for (const CommunicatorGauge& gauge : CommunicatorGauges()) {
     if (!builder_.Serves(gauge.metric)) continue;
-    if (const std::optional<double> value = ValueOf(gauge, in_use))
-      builder_.Add(gauge.metric, labels, kNoLabels, *value);
+    if (const std::optional<double> value = ValueOf(gauge, in_use)) Add(gauge.metric, *value);
   }
-  AddOldest(Metric::kOldestInFlightStart, in_use, labels);
+  AddOldest(Metric::kOldestInFlightStart, in_use);
   std::vector<const GroupMember*> quiet(in_use.begin(), in_use.end());
-  std::erase_if(quiet, [](const GroupMember* member) { return !IsQuiet(*member); });
-  AddStalled(quiet, labels);
+  std::erase_if(quiet, [](const GroupMember* member) { return !member->IsQuiet(); });
+  AddStalled(quiet);
 }
 
-void CommunicatorSeries::AddStalled(const std::vector<const GroupMember*>& quiet, LabelsId labels) {
+void CommunicatorSeries::AddStalled(const std::vector<const GroupMember*>& quiet) {
   if (quiet.empty()) return;
-  AddOldest(Metric::kStalledOldestInFlightStart, quiet, labels);
+  AddOldest(Metric::kStalledOldestInFlightStart, quiet);
   const GroupMember& newest = **std::ranges::max_element(quiet, {}, [](const GroupMember* member) {
     return member->communicator->created_realtime_ns;
   });
   const CommunicatorLabelSets& sets = labels_.Of(*newest.process, *newest.communicator);
-  if (sets.rank_names) {
-    builder_.Add(Metric::kStalledCommunicatorRanks, labels, builder_.AddLabels(sets.rank_names),
-                 static_cast<double>(newest.communicator->ranks));
-  }
+  if (sets.rank_names)
+    AddCount(Metric::kStalledCommunicatorRanks, newest.communicator->ranks,
+             builder_.AddLabels(sets.rank_names));
   std::set<const ProcessCounts*> processes;
   for (const GroupMember* member : quiet) {
     const collector::CommunicatorSnapshot& communicator = *member->communicator;
@@ -308,57 +275,52 @@ void CommunicatorSeries::AddStalled(const std::vector<const GroupMember*>& quiet
   }
   double progress = 0;
   for (const ProcessCounts* process : processes) progress += static_cast<double>(process->progress);
-  if (!processes.empty())
-    builder_.Add(Metric::kStalledProcessProgress, labels, kNoLabels, progress);
+  if (!processes.empty()) Add(Metric::kStalledProcessProgress, progress);
 }
 
-void CommunicatorSeries::AddOldest(Metric metric, std::span<const GroupMember* const> members,
-                                   LabelsId labels) {
-  const collector::InFlightOperation* const oldest = OldestInFlight(members);
-  if (oldest == nullptr) return;
-  builder_.Add(metric, labels, function_labels_[static_cast<size_t>(oldest->function)],
-               SecondsOfTime(oldest->start_realtime_ns));
+void CommunicatorSeries::AddOldest(Metric metric, std::span<const GroupMember* const> members) {
+  if (const collector::InFlightOperation* const oldest = OldestInFlight(members))
+    Add(metric, SecondsOfTime(oldest->start_realtime_ns),
+        function_labels_[static_cast<size_t>(oldest->function)]);
 }
 
-void CommunicatorSeries::AddInfo(std::span<const GroupMember* const> in_use, LabelsId labels) {
+void CommunicatorSeries::AddInfo(std::span<const GroupMember* const> in_use) {
   std::set<const LabelSet*> added;  // equal sets are one object of the cache
+  const auto add = [&](Metric metric, const SharedLabels& set) {
+    if (set && added.insert(set.get()).second) Add(metric, 1, builder_.AddLabels(set));
+  };
   for (const GroupMember* member : in_use) {
     const CommunicatorLabelSets& sets = labels_.Of(*member->process, *member->communicator);
-    if (sets.communicator_info && added.insert(sets.communicator_info.get()).second) {
-      builder_.Add(Metric::kCommunicatorInfo, labels, builder_.AddLabels(sets.communicator_info),
-                   1);
-    }
-    if (sets.rank_info && added.insert(sets.rank_info.get()).second) {
-      builder_.Add(Metric::kRankInfo, labels, builder_.AddLabels(sets.rank_info), 1);
-    }
+    add(Metric::kCommunicatorInfo, sets.communicator_info);
+    add(Metric::kRankInfo, sets.rank_info);
   }
 }
 
-void CommunicatorSeries::AddHistogram(Metric metric, LabelsId labels, LabelsId variable_labels,
-                                      double sum, std::span<const uint64_t> counts) {
+void CommunicatorSeries::AddHistogram(Metric metric, LabelsId variable_labels, double sum,
+                                      std::span<const uint64_t> counts) {
   if (!builder_.Serves(metric)) return;
   if (!is_kept_) counts = builder_.Keep({counts.begin(), counts.end()});
-  builder_.Add(metric, labels, variable_labels, sum, counts);
+  builder_.Add(metric, group_labels_, variable_labels, sum, counts);
 }
 
 void CommunicatorSeries::AddDurations(Metric metric, const collector::FunctionSnapshot& counts,
-                                      LabelsId labels, LabelsId collective, const LabelsId* sizes) {
-  if (!builder_.Serves(metric)) return;
-  const uint64_t busy_ns = SumOfSizes(counts, {}, &collector::SizeClassSnapshot::busy_ns);
-  const auto seconds = [](uint64_t ns) { return static_cast<double>(ns) / kNsPerSecond; };
-  if (!splits_durations_)
-    return AddHistogram(metric, labels, collective, seconds(busy_ns), counts.duration);
-  collector::SizedDurations rest{.counts = {counts.duration.begin(), counts.duration.end()},
-                                 .busy_ns = busy_ns};
+                                      LabelsId collective, const LabelsId* sizes) {
+  collector::SizedDurations rest{
+      .counts = {}, .busy_ns = SumOfSizes(counts, {}, &collector::SizeClassSnapshot::busy_ns)};
+  const auto add = [&](LabelsId variable, uint64_t busy_ns, std::span<const uint64_t> durations) {
+    AddHistogram(metric, variable, static_cast<double>(busy_ns) / kNsPerSecond, durations);
+  };
+  if (!splits_durations_) return add(collective, rest.busy_ns, counts.duration);
+  rest.counts.assign(counts.duration.begin(), counts.duration.end());
   for (size_t i = 0; i < counts.duration_by_size.size(); ++i) {
     const collector::SizedDurations& of_size = counts.duration_by_size[i];
     if (of_size.counts.empty()) continue;
     rest -= of_size;
-    AddHistogram(metric, labels, sizes[i], seconds(of_size.busy_ns), of_size.counts);
+    add(sizes[i], of_size.busy_ns, of_size.counts);
   }
+  is_kept_ = false;
   if (std::ranges::any_of(rest.counts, [](uint64_t count) { return count != 0; }))
-    builder_.Add(metric, labels, collective, seconds(rest.busy_ns),
-                 builder_.Keep(std::move(rest.counts)));
+    add(collective, rest.busy_ns, rest.counts);
 }
 
 }  // namespace nccl_exporter::exporter

@@ -31,43 +31,62 @@ class CommunicatorSeries {
   void AddOther(const SeriesGroup& group);
 
  private:
-  void AddFunctions(const SeriesGroup& group, LabelsId labels);
-  void AddCollective(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions,
-                     const LabelsId* sizes);
-  void AddPointToPoint(const SeriesGroup& group, LabelsId labels, const FunctionGroup& functions);
+  // A collective, or all of them where their label is dropped.
+  struct Collective {
+    const FunctionGroup& functions;
+    LabelsId labels;
+    std::vector<LabelsId> sizes;  // by FunctionGroup::sizes
+  };
+
+  void Begin(const SeriesGroup& group);
+  // Adds a series of the group.
+  void Add(Metric metric, double value, LabelsId variable_labels = kNoLabels) {
+    builder_.Add(metric, group_labels_, variable_labels, value);
+  }
+  void AddCount(Metric metric, uint64_t count, LabelsId variable_labels = kNoLabels) {
+    Add(metric, static_cast<double>(count), variable_labels);
+  }
+  void AddSeconds(Metric metric, uint64_t ns, LabelsId variable_labels = kNoLabels) {
+    Add(metric, static_cast<double>(ns) / 1e9, variable_labels);
+  }
+  // Copies the counts that nothing keeps as they are.
+  void AddHistogram(Metric metric, LabelsId variable_labels, double sum,
+                    std::span<const uint64_t> counts);
+
+  void AddFunctions();
+  void AddCollective(const Collective& collective);
+  void AddPointToPoint(const FunctionGroup& functions);
   // Durations by size where they are wanted and known, and those of the rest without `size`.
   // `sizes` are the labels of the size classes.
-  void AddDurations(Metric metric, const collector::FunctionSnapshot& counts, LabelsId labels,
-                    LabelsId collective, const LabelsId* sizes);
-  void AddArrivals(const SeriesGroup& group, LabelsId labels);
-  void AddKernelTime(const SeriesGroup& group, const RankCounts& counts, LabelsId labels);
-  void AddSteps(const SeriesGroup& group, const StepCounts& steps, LabelsId labels);
-  void AddStepWaits(const StepCounts& steps, LabelsId labels);
-  void AddNode(const NodeCounts& node, LabelsId labels);
+  void AddDurations(Metric metric, const collector::FunctionSnapshot& counts, LabelsId collective,
+                    const LabelsId* sizes);
+  void AddArrivals();
+  void AddKernelTime(const RankCounts& counts);
+  void AddSteps(const StepCounts& steps);
+  void AddStepWaits(const StepCounts& steps);
+  void AddNode(const NodeCounts& node);
   // Waits of timed network operations, at most ten series. A direction without any has none.
-  void AddNetwork(const SeriesGroup& group, LabelsId labels);
+  void AddNetwork();
   // Bus bytes, by which timed bytes are scaled, at most four series: of a direction that was used.
-  void AddNetworkBusBytes(const collector::NetworkBusBytes& counts, LabelsId labels);
-  void AddGauges(std::span<const GroupMember* const> in_use, LabelsId labels);
-  void AddOldest(Metric metric, std::span<const GroupMember* const> members, LabelsId labels);
-  void AddStalled(const std::vector<const GroupMember*>& quiet, LabelsId labels);
-  void AddInfo(std::span<const GroupMember* const> in_use, LabelsId labels);
-  // Copies the counts that nothing keeps as they are.
-  void AddHistogram(Metric metric, LabelsId labels, LabelsId variable_labels, double sum,
-                    std::span<const uint64_t> counts);
-  void AddApiCalls(const SeriesGroup& group, LabelsId labels);
+  void AddNetworkBusBytes(const collector::NetworkBusBytes& counts);
+  void AddGauges(std::span<const GroupMember* const> in_use);
+  void AddOldest(Metric metric, std::span<const GroupMember* const> members);
+  void AddStalled(const std::vector<const GroupMember*>& quiet);
+  void AddInfo(std::span<const GroupMember* const> in_use);
+  void AddApiCalls();
 
   ExpositionBuilder& builder_;
   LabelCache& labels_;
   const FunctionGroups& functions_;
   // Label `function`, of calls and operations in flight.
   std::array<LabelsId, kFunctionCount> function_labels_{};
-  std::array<LabelsId, kFunctionCount> collective_labels_{};  // label `collective`
-  std::vector<LabelsId> size_labels_;  // of all groups of collectives, in order
+  std::vector<Collective> collectives_;
   std::array<LabelsId, kSizeClassCount> size_alone_labels_{};
   std::array<LabelsId, kNetworkDirectionCount> direction_labels_{};
   std::array<std::array<LabelsId, kNetworkStateCount>, kNetworkDirectionCount> state_labels_{};
   // State of the group that is being added.
+  const SeriesGroup* group_ = nullptr;
+  LabelsId group_labels_ = kNoLabels;
   bool splits_durations_ = false;
   bool is_kept_ = false;  // the book keeps the counts of its histograms
 };

@@ -43,6 +43,9 @@ struct GroupMember {
   bool is_replaced = false;
 
   bool IsInUse() const { return process->is_alive && !communicator->is_closed; }
+  // As the book says.
+  bool IsQuiet() const { return counts != nullptr && counts->is_quiet; }
+  bool IsLowest() const { return counts != nullptr && counts->node && counts->node->is_lowest; }
 };
 
 // Timed bytes by number of ranks, on which bus bytes depend; by function and size class.
