@@ -24,16 +24,9 @@ template <typename Predicate>
 uint64_t SumOfLosses(const ProcessGroup& process, Predicate predicate) {
   uint64_t sum = 0;
   for (size_t i = 0; i < kLossCount; ++i) {
-    if (predicate(static_cast<Loss>(i))) sum += process.losses[i];
+    if (predicate(static_cast<Loss>(i))) sum += process.sum.losses[i];
   }
   return sum;
-}
-
-// Losses of operations that the plugin should have followed. A communicator that drifts is not
-// followed by design, and an operation that finalize gives up was followed.
-bool IsUnfollowed(Loss loss) {
-  return TraitsOf(loss).kind == LossKind::kDropped && loss != Loss::kIncompleteAtFinalize &&
-         loss != Loss::kCommunicatorDrifting;
 }
 
 bool IsRejected(Loss loss) { return TraitsOf(loss).kind == LossKind::kTimestampRejected; }
@@ -52,6 +45,11 @@ bool IsReplaced(const collector::ProcessSnapshot& process, const ProcessGroup& g
 
 }  // namespace
 
+bool IsUnfollowed(Loss loss) {
+  return TraitsOf(loss).kind == LossKind::kDropped && loss != Loss::kIncompleteAtFinalize &&
+         loss != Loss::kCommunicatorDrifting;
+}
+
 std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& cache, KeptCounts& kept,
                                         ReplacedProcesses& replaced) {
   std::vector<ProcessGroup> processes;
@@ -60,19 +58,13 @@ std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& cache, Kep
     const SharedLabels& labels = cache.OfProcess(process);
     if (!labels) continue;  // its user has no budget for new label sets
     const auto [entry, is_new] = index.try_emplace(labels.get(), processes.size());
-    if (is_new) {
-      const ProcessCounts* const counts = book.Of(process);
-      processes.push_back({.labels = labels,
-                           .members = {},
-                           .losses = process.losses,
-                           .counts = counts ? std::optional(*counts) : std::nullopt,
-                           .since_ns = process.start_realtime_ns});
-    }
-    ProcessGroup& sum = processes[entry->second];
-    sum.members.push_back(&process);
-    sum.is_alive |= process.is_alive;
-    if (process.is_alive) sum.unread += process.unread_in_use;
-    if (process.is_stopped) sum.is_stopped = sum.is_stopped.value_or(false) || *process.is_stopped;
+    if (is_new) processes.push_back({.labels = labels, .members = {}});
+    ProcessGroup& group = processes[entry->second];
+    group.members.push_back(&process);
+    group.is_alive |= process.is_alive;
+    if (process.is_alive) group.unread += process.unread_in_use;
+    if (process.is_stopped)
+      group.is_stopped = group.is_stopped.value_or(false) || *process.is_stopped;
   }
   for (ProcessGroup& group : processes) {
     for (const collector::ProcessSnapshot* process : group.members) {
@@ -82,11 +74,7 @@ std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& cache, Kep
         group.is_halted |= process->IsHalted();
       }
     }
-    const ProcessSum* const sum = kept.CountShared(group.labels, group.members);
-    if (sum == nullptr) continue;
-    group.losses = sum->losses;
-    group.counts = sum->counts;
-    group.since_ns = sum->since_realtime_ns;
+    group.sum = kept.CountShared(group.labels, group.members);
   }
   return processes;
 }
@@ -103,13 +91,13 @@ void ProcessSeries::AddCount(Metric metric, LabelsId labels, uint64_t count) {
 void ProcessSeries::AddAlerts(const ProcessGroup& process) {
   const LabelsId labels = builder_.AddLabels(process.labels);
   builder_.Add(Metric::kProcessHalted, labels, kNoLabels, process.is_halted ? 1 : 0);
-  builder_.CountSince(process.since_ns);
+  builder_.CountSince(process.sum.since_realtime_ns);
   AddCount(Metric::kOperationsUnfollowed, labels, SumOfLosses(process, IsUnfollowed));
   AddCount(Metric::kOperationsRejected, labels, SumOfLosses(process, IsRejected));
-  if (!process.counts || !process.counts->point_to_point_operations) return;
-  builder_.CountSince(process.counts->since_realtime_ns);
+  if (!process.sum.counts || !process.sum.counts->point_to_point_operations) return;
+  builder_.CountSince(process.sum.counts->since_realtime_ns);
   builder_.Add(Metric::kProcessPointToPoint, labels, kNoLabels,
-               static_cast<double>(*process.counts->point_to_point_operations));
+               static_cast<double>(*process.sum.counts->point_to_point_operations));
 }
 
 void ProcessSeries::AddDetail(const ProcessGroup& process) {
@@ -118,15 +106,15 @@ void ProcessSeries::AddDetail(const ProcessGroup& process) {
   builder_.Add(Metric::kProcessAlive, labels, kNoLabels, process.is_alive ? 1 : 0);
   if (process.is_stopped)
     builder_.Add(Metric::kProcessStopped, labels, kNoLabels, *process.is_stopped ? 1 : 0);
-  builder_.CountSince(process.since_ns);
+  builder_.CountSince(process.sum.since_realtime_ns);
   for (size_t i = 0; i < kLossCount; ++i) {
     builder_.Add(MetricOf(kLosses[i].kind), labels, reasons_[i],
-                 static_cast<double>(process.losses[i]));
+                 static_cast<double>(process.sum.losses[i]));
   }
-  if (!process.counts || !process.counts->kernel_ns) return;
-  builder_.CountSince(process.counts->since_realtime_ns);
+  if (!process.sum.counts || !process.sum.counts->kernel_ns) return;
+  builder_.CountSince(process.sum.counts->since_realtime_ns);
   builder_.Add(Metric::kProcessKernelSeconds, labels, kNoLabels,
-               static_cast<double>(*process.counts->kernel_ns) / 1e9);
+               static_cast<double>(*process.sum.counts->kernel_ns) / 1e9);
 }
 
 void ProcessSeries::AddUnserved(const std::vector<ProcessGroup>& processes,

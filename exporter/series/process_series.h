@@ -30,13 +30,11 @@ namespace nccl_exporter::exporter {
 struct ProcessGroup {
   SharedLabels labels;
   std::vector<const collector::ProcessSnapshot*> members;
-  std::array<uint64_t, kLossCount> losses{};
-  std::optional<ProcessCounts> counts = std::nullopt;
+  ProcessSum sum = {};
   bool is_alive = false;
   std::optional<bool> is_stopped = std::nullopt;
   bool is_halted = false;  // one that is not replaced is
   uint64_t unread = 0;     // communicators in use that the collector had no room for
-  int64_t since_ns = 0;
 
   // The user whose share of the limit it takes. If dropped labels merge users, that is the first.
   uint64_t uid() const { return members.front()->uid; }
@@ -45,6 +43,10 @@ struct ProcessGroup {
 // All processes of a book, and in `replaced` the ended ones among them that another one replaces.
 std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& labels, KeptCounts& kept,
                                         ReplacedProcesses& replaced);
+
+// Losses of operations that the plugin should have followed. A communicator that drifts is not
+// followed by design, and an operation that finalize gives up was followed.
+bool IsUnfollowed(Loss loss);
 
 // Communicators in use that are folded into comm="other", by process.
 using UnservedCommunicators = std::map<const collector::ProcessSnapshot*, uint64_t>;

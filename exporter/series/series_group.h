@@ -77,16 +77,13 @@ class SeriesGroups {
   // Moves the members of these groups, indices of named() in order, to comm="other".
   void Fold(const std::vector<size_t>& groups);
 
-  const std::vector<SeriesGroup>& named() const {
-    return named_.groups;
-  }  // in the snapshot's order
+  // In the snapshot's order.
+  const std::vector<SeriesGroup>& named() const { return named_.groups; }
   // Communicators that have no series of their own because their user has no budget for new label
   // sets.
   const std::vector<GroupMember>& unbudgeted() const { return unbudgeted_; }
-
-  const std::vector<SeriesGroup>& others() const {
-    return others_.groups;
-  }  // comm="other", one per job
+  // comm="other", one per job.
+  const std::vector<SeriesGroup>& others() const { return others_.groups; }
 
  private:
   struct Table {

@@ -8,16 +8,10 @@
 #include <utility>
 
 #include "exporter/findings/words.h"
+#include "exporter/series/process_series.h"
 
 namespace nccl_exporter::exporter {
 namespace {
-
-// Operations in flight at the end of a job are no trouble. A communicator whose time stamps drift
-// is untimed by design. The alert leaves out the same two.
-bool IsAlarming(Loss loss) {
-  return TraitsOf(loss).kind == LossKind::kDropped && loss != Loss::kIncompleteAtFinalize &&
-         loss != Loss::kCommunicatorDrifting;
-}
 
 std::string_view Advice(Loss loss) {
   switch (loss) {
@@ -49,7 +43,7 @@ void LostOperations::Record(const collector::NodeSnapshot& node, const NodeHisto
     seconds += history.Seconds(step);
     for (const LossDelta& loss : history.Losses(step)) {
       const auto job = of_process.find(loss.process);
-      if (!IsAlarming(loss.cause) || job == of_process.end()) continue;
+      if (!IsUnfollowed(loss.cause) || job == of_process.end()) continue;
       job->second->by_cause[static_cast<size_t>(loss.cause)] += loss.events;
       job->second->lost += loss.events;
       job->second->since_realtime_ns = history.EndRealtimeNs(step);  // steps go back in time

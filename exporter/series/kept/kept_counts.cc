@@ -254,9 +254,15 @@ TimedBytes& KeptCounts::TimedFor(uint64_t ranks, Sum& sum) {
   return all.insert(std::move(highest)).position->second;
 }
 
-const ProcessSum* KeptCounts::CountShared(
-    const SharedLabels& labels, std::span<const collector::ProcessSnapshot* const> members) {
-  if (members.size() == 1 && !process_sums_.contains(labels)) return nullptr;
+ProcessSum KeptCounts::CountShared(const SharedLabels& labels,
+                                   std::span<const collector::ProcessSnapshot* const> members) {
+  const auto counts_of = [this](const collector::ProcessSnapshot& process) {
+    const ProcessCounts* const counts = latest_->Of(process);
+    return ProcessSum{.losses = process.losses,
+                      .counts = counts ? std::optional(*counts) : std::nullopt,
+                      .since_realtime_ns = process.start_realtime_ns};
+  };
+  if (members.size() == 1 && !process_sums_.contains(labels)) return counts_of(*members.front());
   const auto [place, is_new] = process_sums_.try_emplace(labels);
   auto& [sum, members_kept, counted_in] = place->second;
   counted_in = scrape_;
@@ -264,16 +270,13 @@ const ProcessSum* KeptCounts::CountShared(
   std::set<ProcessKey> keys;
   for (const collector::ProcessSnapshot* process : members) {
     const ProcessKey key(process->file, process->start_realtime_ns);
-    const ProcessCounts* const counts = latest_->Of(*process);
-    const ProcessSum now{.losses = process->losses,
-                         .counts = counts ? std::optional(*counts) : std::nullopt,
-                         .since_realtime_ns = process->start_realtime_ns};
+    const ProcessSum now = counts_of(*process);
     ProcessSum& before = members_kept[key];
     Increase::Add(now, std::exchange(before, now), sum);
     keys.insert(key);
   }
   std::erase_if(members_kept, [&](const auto& member) { return !keys.contains(member.first); });
-  return &sum;
+  return sum;
 }
 
 void KeptCounts::End(const std::set<SharedLabels>& others) {

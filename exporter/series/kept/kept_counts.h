@@ -39,7 +39,7 @@ namespace nccl_exporter::exporter {
 // number: bus bytes grow with it, so no series decreases.
 inline constexpr size_t kMostFurtherRanks = 256;
 
-// Counts of processes with the same labels.
+// Counts of a process, or of those with the same labels.
 struct ProcessSum {
   std::array<uint64_t, kLossCount> losses{};
   std::optional<ProcessCounts> counts = {};  // without progress
@@ -63,9 +63,8 @@ class KeptCounts {
   void CountShared(SeriesGroup& group);
   // The sums of comm="other" in place of its members, valid until the next Begin().
   SeriesGroup CountOther(const SeriesGroup& other);
-  // Null if one process alone has had these labels.
-  const ProcessSum* CountShared(const SharedLabels& labels,
-                                std::span<const collector::ProcessSnapshot* const> members);
+  ProcessSum CountShared(const SharedLabels& labels,
+                         std::span<const collector::ProcessSnapshot* const> members);
 
   // Forgets sums of label sets that were not counted in this scrape, but for `others`: the labels
   // of comm="other" of all processes in the snapshot.
