@@ -15,7 +15,7 @@
 #include "exporter/http/http_server.h"
 #include "exporter/ledger/node_history.h"
 #include "exporter/series/exposition_builder.h"
-#include "exporter/series/labels/new_set_budget.h"
+#include "exporter/series/labels/label_cache.h"
 #include "exporter/series/labels/series_labels.h"
 #include "exporter/web/scrape_page.h"
 

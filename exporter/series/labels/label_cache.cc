@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/series/labels/label_cache.h"
 
-#include <algorithm>
 #include <iterator>
 #include <tuple>
 
