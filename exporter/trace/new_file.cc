@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/trace/new_file.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <random>
 
@@ -29,15 +29,6 @@ class SignalsWait {
   sigset_t before_{};
 };
 
-bool WriteAll(int file, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t written = ::write(file, content.data(), content.size());
-    if (written < 0 && errno != EINTR) return false;
-    if (written > 0) content.remove_prefix(static_cast<size_t>(written));
-  }
-  return true;
-}
-
 }  // namespace
 
 std::string WriteNewFile(const std::string& path, std::string_view content) {
@@ -49,10 +40,10 @@ std::string WriteNewFile(const std::string& path, std::string_view content) {
   }
   const SignalsWait signals_wait;
   const std::string beside = path + '.' + std::to_string(std::random_device{}());
-  const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (file < 0) return path + ": " + std::strerror(errno);
-  int reason = WriteAll(file, content) ? 0 : errno;
-  if (::close(file) != 0 && reason == 0) reason = errno;
+  std::FILE* const file = std::fopen(beside.c_str(), "wxe");  // a new one
+  if (file == nullptr) return path + ": " + std::strerror(errno);
+  int reason = std::fwrite(content.data(), 1, content.size(), file) == content.size() ? 0 : errno;
+  if (std::fclose(file) != 0 && reason == 0) reason = errno;
   if (reason == 0 && ::rename(beside.c_str(), path.c_str()) != 0) reason = errno;
   if (reason == 0) return "";
   ::unlink(beside.c_str());
