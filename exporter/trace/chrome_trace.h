@@ -21,4 +21,10 @@ std::string EventsOf(const ClockAlignment& alignment, int64_t base_ns, int64_t f
 // under kTraceKey, from which other commands read it.
 std::string ChromeTrace(const ClockAlignment& alignment);
 
+// A file of PyTorch's profiler (Kineto) with the events of a trace, and the trace itself under
+// kTraceKey, as ChromeTrace() has them. Any text is allowed; `fault` says in one line why it is no
+// such file, and is empty if it is one.
+std::string BesideProfile(const std::string& profile, const ClockAlignment& alignment,
+                          std::string& fault);
+
 }  // namespace nccl_exporter::exporter

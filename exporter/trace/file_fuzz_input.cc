@@ -12,7 +12,6 @@
 #include "exporter/testing/text_fuzz.h"
 #include "exporter/trace/chrome_trace.h"
 #include "exporter/trace/clock_alignment.h"
-#include "exporter/trace/kineto_file.h"
 #include "exporter/trace/trace_section.h"
 #include "exporter/trace/trace_summary.h"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of the profiler have hundreds of megabytes: they are read event by event, and copied as
-// text.
-#include "exporter/trace/kineto_file.h"
-
+// BesideProfile(). Files of the profiler have hundreds of megabytes: they are read event by event,
+// and copied as text.
 #include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>

@@ -14,7 +14,6 @@
 #include "exporter/exposition/gzip.h"
 #include "exporter/trace/chrome_trace.h"
 #include "exporter/trace/clock_alignment.h"
-#include "exporter/trace/kineto_file.h"
 #include "exporter/trace/new_file.h"
 #include "exporter/trace/trace_section.h"
 #include "exporter/trace/trace_summary.h"

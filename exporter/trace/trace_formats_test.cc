@@ -15,7 +15,6 @@
 #include "exporter/testing/simulated_nodes.h"
 #include "exporter/trace/certain_waits.h"
 #include "exporter/trace/chrome_trace.h"
-#include "exporter/trace/kineto_file.h"
 #include "exporter/trace/trace_section.h"
 
 namespace nccl_exporter::exporter {
