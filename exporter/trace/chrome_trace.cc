@@ -41,11 +41,6 @@ std::optional<uint64_t> BusBandwidthOf(const TracedCommunicator& communicator,
   return bandwidth == 0 ? std::nullopt : std::optional(bandwidth);
 }
 
-int64_t RealtimeOf(const ClockAlignment& alignment, size_t clock, int64_t time_ns) {
-  return time_ns + alignment.OffsetAt(clock, time_ns) +
-         alignment.nodes().front().realtime_offset_ns;
-}
-
 // A communicator on the way to its tracks.
 struct Drawn {
   TracePlace place;
@@ -89,9 +84,6 @@ class TraceDrawing {
                         GlobalRankOf(process).value_or(std::numeric_limits<uint64_t>::max()));
     });
     return order;
-  }
-  int64_t RealtimeOf(size_t clock, int64_t time_ns) const {
-    return exporter::RealtimeOf(alignment_, clock, time_ns);
   }
 
   // The global rank, where it is known, and that of the communicator. A negative one is not known.
@@ -152,10 +144,11 @@ class TraceDrawing {
       const int64_t call_ns = operations[order[k]].call_ns;
       size_t next = k;
       while (next < order.size() && operations[order[next]].call_ns == call_ns) ++next;
-      const int64_t begin_ns = RealtimeOf(of.cpu, call_ns);
+      const int64_t begin_ns = alignment_.RealtimeOf(of.cpu, call_ns);
       int64_t end_ns = begin_ns + kDrawnCallNs;
       if (next < order.size())
-        end_ns = std::clamp(RealtimeOf(of.cpu, operations[order[next]].call_ns), begin_ns, end_ns);
+        end_ns = std::clamp(alignment_.RealtimeOf(of.cpu, operations[order[next]].call_ns),
+                            begin_ns, end_ns);
       for (; k < next; ++k) {
         const TracedOperation& operation = operations[order[k]];
         TraceSlice& call = calls[order[k]] = {of.process, track, begin_ns, end_ns, order[k]};
@@ -190,7 +183,7 @@ class TraceDrawing {
     return slices;
   }
   Part KernelPart(const Drawn& of, int64_t start_ns, int64_t stop_ns, size_t number) const {
-    const int64_t begin_ns = RealtimeOf(of.kernel, start_ns);
+    const int64_t begin_ns = alignment_.RealtimeOf(of.kernel, start_ns);
     return {begin_ns, begin_ns + std::max<int64_t>(stop_ns - start_ns, 0), number};
   }
 
@@ -222,10 +215,11 @@ class TraceDrawing {
     const auto& in_flight = of.communicator.in_flight;
     if (in_flight.empty()) return;
     const size_t track = events_.AddTrack("in flight of " + of.name);
-    const int64_t end_ns = RealtimeOf(of.cpu, nodes_[of.place.node].end_ns);
+    const int64_t end_ns = alignment_.RealtimeOf(of.cpu, nodes_[of.place.node].end_ns);
     std::vector<Part> parts;
     for (size_t i = 0; i < in_flight.size(); ++i)
-      parts.emplace_back(std::min(RealtimeOf(of.cpu, in_flight[i].call_ns), end_ns), end_ns, i);
+      parts.emplace_back(std::min(alignment_.RealtimeOf(of.cpu, in_flight[i].call_ns), end_ns),
+                         end_ns, i);
     std::ranges::sort(parts);
     for (const auto& [begin_ns, until_ns, number] : parts) {
       const collector::TracedInFlight& operation = in_flight[number];
@@ -244,12 +238,12 @@ class TraceDrawing {
   void AddCounts(const Drawn& of) {
     std::map<int64_t, int64_t> changes;
     for (const TracedOperation& operation : of.communicator.operations) {
-      const int64_t called_ns = RealtimeOf(of.cpu, operation.call_ns);
+      const int64_t called_ns = alignment_.RealtimeOf(of.cpu, operation.call_ns);
       ++changes[called_ns];
-      --changes[std::max(called_ns, RealtimeOf(of.kernel, operation.stop_ns))];
+      --changes[std::max(called_ns, alignment_.RealtimeOf(of.kernel, operation.stop_ns))];
     }
     for (const collector::TracedInFlight& operation : of.communicator.in_flight)
-      ++changes[RealtimeOf(of.cpu, operation.call_ns)];
+      ++changes[alignment_.RealtimeOf(of.cpu, operation.call_ns)];
     int64_t value = 0;
     for (const auto& [at_ns, change] : changes) {
       value += change;
@@ -283,7 +277,7 @@ class TraceDrawing {
     for (size_t i = 0; i < detail.steps.size(); ++i) {
       const collector::TracedStep& step = detail.steps[i];
       const auto& operation = detail.network_operations[step.network_operation];
-      const int64_t end_ns = RealtimeOf(of.cpu, step.end_ns);
+      const int64_t end_ns = alignment_.RealtimeOf(of.cpu, step.end_ns);
       by_peer[{!operation.is_send, operation.peer, operation.channel}].emplace_back(
           end_ns - step.LengthNs(), end_ns, i);
     }
@@ -356,10 +350,10 @@ class TraceDrawing {
 // At most the begin of everything in the trace, a whole number of microseconds of the epoch.
 int64_t BaseOf(const ClockAlignment& alignment) {
   const TracedNodes& nodes = alignment.nodes();
-  int64_t base_ns = RealtimeOf(alignment, alignment.CpuClockOf(0), nodes.front().begin_ns);
+  int64_t base_ns = alignment.RealtimeOf(alignment.CpuClockOf(0), nodes.front().begin_ns);
   VisitCommunicators(nodes, [&](const TracePlace& place, const TracedCommunicator& communicator) {
     const auto include = [&](size_t clock, int64_t time_ns) {
-      base_ns = std::min(base_ns, RealtimeOf(alignment, clock, time_ns));
+      base_ns = std::min(base_ns, alignment.RealtimeOf(clock, time_ns));
     };
     const size_t cpu = alignment.CpuClockOf(place.node), kernel = alignment.KernelClockOf(place);
     for (const TracedOperation& operation : communicator.operations) {

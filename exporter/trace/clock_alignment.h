@@ -67,6 +67,10 @@ class ClockAlignment {
   // CLOCK_REALTIME, a GPU its deliveries. Then IsBound() is false.
   OffsetBounds At(size_t clock, int64_t time_ns) const { return bounds_[clock].At(time_ns); }
   int64_t OffsetAt(size_t clock, int64_t time_ns) const;
+  // Nanoseconds since the epoch, by the clock of the first node.
+  int64_t RealtimeOf(size_t clock, int64_t time_ns) const {
+    return time_ns + OffsetAt(clock, time_ns) + nodes_.front().realtime_offset_ns;
+  }
   bool IsBound(size_t clock, int64_t time_ns) const { return At(clock, time_ns).is_known(); }
   // Clocks of one island are bound to each other; the first node's is 0.
   size_t IslandOf(size_t clock) const { return islands_[clock]; }
