@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/findings/findings_text.h"
+#include "exporter/findings/in_flight_table.h"
 #include "exporter/findings/rank_view.h"
 #include "exporter/findings/words.h"
 #include "exporter/ledger/local_communicators.h"

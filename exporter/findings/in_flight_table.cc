@@ -7,7 +7,6 @@
 #include <iterator>
 #include <vector>
 
-#include "exporter/findings/findings_text.h"
 #include "exporter/findings/rank_view.h"
 #include "exporter/findings/words.h"
 #include "exporter/ledger/local_communicators.h"
@@ -26,6 +25,16 @@ template <typename... Arguments>
 void Line(std::string& out, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   fmt::format_to(std::back_inserter(out), format, std::forward<Arguments>(arguments)...);
   out += '\n';
+}
+
+// Findings that are listed; the page and --json have all of them.
+constexpr size_t kMostFindings = 8;
+
+void AddFinding(const Finding& finding, std::string& out) {
+  Line(out, "{}: {}", Capital(RowIn(kSeverities, finding.severity).name), finding.headline);
+  if (!finding.cost.empty()) Line(out, "  cost: {}", finding.cost);
+  for (const auto& [name, value] : finding.evidence) Line(out, "  {}: {}", name, value);
+  if (!finding.next.empty()) Line(out, "  next: {}", finding.next);
 }
 
 // Names the ranks that are behind or halted. Names the missing ranks on a node that has all ranks
@@ -76,6 +85,35 @@ void AddCommunicator(const CommunicatorOnNode& communicator, int64_t now_ns,
 }
 
 }  // namespace
+
+std::string FindingsText(const Judgement& judgement) {
+  if (judgement.findings.empty()) return NothingFoundText(judgement) + '\n';
+  std::string out;
+  for (size_t i = 0; i < std::min(kMostFindings, judgement.findings.size()); ++i)
+    AddFinding(judgement.findings[i], out);
+  if (judgement.findings.size() > kMostFindings)
+    Line(out, "{} more findings", judgement.findings.size() - kMostFindings);
+  return out;
+}
+
+std::string NothingFoundText(const Judgement& judgement) {
+  if (judgement.communicators == 0) return "No communicator is in use.";
+  const std::string looked = CountText(judgement.communicators, "communicator");
+  if (judgement.seconds == 0)
+    return fmt::format("No hang found on {}; late ranks need the daemon's history.", looked);
+  std::string text =
+      fmt::format("Nothing found in the last {}: {}, {} compared.", DurationText(judgement.seconds),
+                  looked, CountText(judgement.compared_operations, "operation"));
+  if (judgement.learning_seconds > 0)
+    text +=
+        fmt::format(" Late ranks can be found in {}.", DurationText(judgement.learning_seconds));
+  if (judgement.across_nodes > 0)
+    text += fmt::format(
+        " Not judged here: bandwidth and network of {} across nodes. The alerts judge them: see "
+        "nccl-exporter job.",
+        CountText(judgement.across_nodes, "communicator"));
+  return text;
+}
 
 std::string InFlightText(const collector::NodeSnapshot& node, const Judgement& judgement) {
   std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);

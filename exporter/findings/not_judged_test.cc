@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "exporter/findings/findings_json.h"
-#include "exporter/findings/findings_text.h"
+#include "exporter/findings/in_flight_table.h"
 #include "exporter/findings/node_judge.h"
 #include "exporter/findings/node_troubles.h"
 #include "exporter/findings/testing/hand_made_node.h"

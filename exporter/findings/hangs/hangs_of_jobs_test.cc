@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "exporter/findings/findings_text.h"
 #include "exporter/findings/hangs.h"
+#include "exporter/findings/in_flight_table.h"
 #include "exporter/findings/node_judge.h"
 #include "exporter/findings/testing/hand_made_node.h"
 #include "exporter/findings/testing/hang_expectations.h"
