@@ -72,8 +72,7 @@ void LateRanks::Follow(const collector::NodeSnapshot& node) {
     memory.last_seen_ns = now_ns_;
     memory.has_all_ranks = communicator.ranks.size() == communicator.key.ranks;
     memory.is_compared = communicator.ranks.size() > 1;
-    for (const RankOnNode& rank : communicator.ranks)
-      processes_[{rank.process->file, rank.communicator->gpu_index}].last_seen_ns = now_ns_;
+    for (const RankOnNode& rank : communicator.ranks) processes_[rank.gpu()].last_seen_ns = now_ns_;
   }
   // A communicator or process that a snapshot missed is still the same.
   const auto is_gone = [&](const auto& entry) {
@@ -165,18 +164,18 @@ LateRanks::CommunicatorMemory* LateRanks::Settled(const collector::CommunicatorK
 
 bool LateRanks::IsWarm(const CommunicatorMemory& communicator, const RankMemory& rank) const {
   if (now_ns_ - communicator.first_seen_ns >= times_.warm_up.count()) return true;
-  const auto process = processes_.find(rank.process);
+  const auto process = processes_.find(rank.gpu);
   if (process == processes_.end()) return false;
   const Judgements before = Latest(2 * times_.warm_up) & ~Latest(times_.warm_up - times_.interval);
   return std::popcount(process->second.culprit & before) >= times_.warm_judgements();
 }
 
-void LateRanks::Judge(const LateCandidate& candidate, int64_t realtime_ns) {
+void LateRanks::Judge(LateCandidate candidate, int64_t realtime_ns) {
   CommunicatorMemory* const communicator = Settled(candidate.communicator, times_.window);
   if (communicator == nullptr) return;
   RankMemory& rank = communicator->ranks[candidate.rank];
-  rank.process = {candidate.process, candidate.gpu};
-  LateMeasures measures = candidate.measures;
+  rank.gpu = candidate.gpu;
+  LateMeasures& measures = candidate.measures;
   if (Settled(candidate.communicator, times_.arrivals_window() + times_.window) == nullptr)
     measures.is_last_arriver = false;
   if (measures.is_culprit || measures.is_last_arriver) {
@@ -184,22 +183,20 @@ void LateRanks::Judge(const LateCandidate& candidate, int64_t realtime_ns) {
     const bool is_new = std::ranges::count(rank.evidence, 0) == std::ssize(rank.evidence) &&
                         (rank.last_arriver & Latest(times_.late_for())) == 0;
     if (is_new) rank.taken.since_realtime_ns = realtime_ns;
-    rank.taken.communicator = candidate.communicator;
-    rank.taken.rank = candidate.rank;
-    rank.taken.measures = measures;
+    static_cast<LateCandidate&>(rank.taken) = candidate;
   }
   JobMemory& job = jobs_[JobKeyOf(candidate.communicator)];
   if (measures.is_late) rank.late |= 1;
   if (measures.is_late || measures.is_last_arriver) job.late |= 1;
   if (measures.is_straggler) {
     rank.straggler |= 1;
-    processes_[rank.process].straggler |= 1;
+    processes_[rank.gpu].straggler |= 1;
     job.straggler |= 1;
   }
   if (measures.is_last_arriver) rank.last_arriver |= 1;
   rank.evidence.resize(static_cast<size_t>(std::popcount(Latest(times_.late_for()))));
   rank.evidence.front() = measures.is_culprit ? measures.cost : 0;
-  if (measures.is_culprit) processes_[rank.process].culprit |= 1;
+  if (measures.is_culprit) processes_[rank.gpu].culprit |= 1;
 }
 
 // comm_rank:nccl_straggler:evidence
@@ -228,7 +225,7 @@ void LateRanks::Confirm() {
       AddEvidence(communicator, rank);
       if (!IsWarm(communicator, rank)) continue;
       // Unequal work makes now this rank late, now that one: process:nccl_straggler:seldom.
-      const Judgements straggler = processes_[rank.process].straggler & past;
+      const Judgements straggler = processes_[rank.gpu].straggler & past;
       const bool is_seldom =
           straggler != 0 &&
           std::popcount(straggler) < kShareOfJudgements * std::popcount(job.straggler & past);

@@ -25,10 +25,7 @@
 namespace nccl_exporter::exporter {
 
 // A rank that was found late, with the measures of the latest judgement that found it late.
-struct LateRank {
-  collector::CommunicatorKey communicator;
-  uint64_t rank = 0;
-  LateMeasures measures;
+struct LateRank : LateCandidate {
   int64_t since_realtime_ns = 0;  // its first judgement of the run
   int late_judgements = 0;        // of those of Thresholds::late_for()
   LostGpus lost = {};             // of the whole job on this node, by all waits
@@ -59,8 +56,7 @@ class LateRanks {
   // One bit per judgement, the latest is bit 0.
   using Judgements = uint64_t;
 
-  // One GPU of a process, in any of its communicators, those that are gone included.
-  using ProcessKey = std::pair<collector::FileKey, int>;
+  // Memory of a GPU in all communicators, those that are gone included.
   struct ProcessMemory {
     int64_t last_seen_ns = 0;
     Judgements culprit = 0;
@@ -74,7 +70,7 @@ class LateRanks {
     std::vector<double> busy;
   };
   struct RankMemory {
-    ProcessKey process;
+    GpuOfProcess gpu;
     Judgements late = 0;  // victims included
     Judgements straggler = 0;
     Judgements last_arriver = 0;
@@ -102,7 +98,7 @@ class LateRanks {
   void FollowJobs(const NodeRates& rates);
   // Compares ranks that are unequal by design with their past.
   void SubtractUsual(NodeRates& rates);
-  void Judge(const LateCandidate& candidate, int64_t realtime_ns);
+  void Judge(LateCandidate candidate, int64_t realtime_ns);
   // Called after all candidates of the judgement.
   void AddEvidence(const CommunicatorMemory& communicator, RankMemory& rank) const;
   void Confirm();
@@ -117,7 +113,7 @@ class LateRanks {
   int64_t now_ns_ = 0;
   int64_t next_judgement_ns_ = 0;
   int64_t usual_number_ = -1;  // of the latest record of usual times
-  std::map<ProcessKey, ProcessMemory> processes_;
+  std::map<GpuOfProcess, ProcessMemory> processes_;
   std::map<JobKey, JobMemory> jobs_;
   std::map<collector::CommunicatorKey, CommunicatorMemory> communicators_;
   std::map<JobKey, LostGpus> lost_gpus_;  // of the latest judgement

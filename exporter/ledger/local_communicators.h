@@ -15,9 +15,14 @@
 
 namespace nccl_exporter::exporter {
 
+// A process and one of its GPUs.
+using GpuOfProcess = std::pair<collector::FileKey, int>;
+
 struct RankOnNode {
   const collector::ProcessSnapshot* process;
   const collector::CommunicatorSnapshot* communicator;
+
+  GpuOfProcess gpu() const { return {process->file, communicator->gpu_index}; }
 };
 
 inline constexpr int64_t kNothingInFlight = std::numeric_limits<int64_t>::max();

@@ -18,9 +18,6 @@
 
 namespace nccl_exporter::exporter {
 
-// A process and one of its GPUs.
-using GpuOfProcess = std::pair<collector::FileKey, int>;
-
 struct GraphRank {
   RankOnNode rank;                 // as it was seen last, if it is not here
   const SeenRank* seen = nullptr;  // in the memory; null: not seen before
@@ -41,7 +38,7 @@ struct GraphRank {
   bool HasHalted() const {
     return is_here ? rank.process->IsHalted() : seen != nullptr && seen->ended_realtime_ns != 0;
   }
-  GpuOfProcess gpu() const { return {rank.process->file, rank.communicator->gpu_index}; }
+  GpuOfProcess gpu() const { return rank.gpu(); }
 };
 
 // Ranks that may be the cause of a wait.

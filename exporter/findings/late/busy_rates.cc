@@ -114,7 +114,7 @@ NodeRates RatesOf(const collector::NodeSnapshot& node, const NodeHistory& histor
   NodeRates rates;
   if (window.seconds <= 0) return rates;
 
-  std::map<std::pair<collector::FileKey, int>, size_t> places;
+  std::map<GpuOfProcess, size_t> places;
   std::map<collector::CommunicatorKey, PeerRates> all;
   for (const CommunicatorOnNode& communicator : CommunicatorsOnNode(node)) {
     if (!HasEachRankOnce(communicator)) continue;
@@ -122,8 +122,7 @@ NodeRates RatesOf(const collector::NodeSnapshot& node, const NodeHistory& histor
     peers.key = communicator.key;
     peers.spans_nodes = SpansNodes(communicator);
     for (const RankOnNode& rank : communicator.ranks) {
-      const auto place =
-          places.try_emplace({rank.process->file, rank.communicator->gpu_index}, places.size());
+      const auto place = places.try_emplace(rank.gpu(), places.size());
       rates.processes.resize(places.size());
       RankRates found = RatesOfRank(rank, communicator.key, window, arrivals);
       found.process = place.first->second;

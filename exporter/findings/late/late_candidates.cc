@@ -217,8 +217,7 @@ void AddCandidates(const NodeRates& rates, const PeerRates& peers, const PeersFo
     if (!found.deficit[i] && !is_last_arriver) continue;
     candidates.push_back({.communicator = peers.key,
                           .rank = rank.rank.communicator->rank,
-                          .process = rank.rank.process->file,
-                          .gpu = rank.rank.communicator->gpu_index,
+                          .gpu = rank.rank.gpu(),
                           .measures = {.is_late = found.deficit[i].has_value(),
                                        .is_culprit = own[i],
                                        .is_straggler = own[i] && are_few,

@@ -26,8 +26,7 @@ struct LateMeasures {
 struct LateCandidate {
   collector::CommunicatorKey communicator;
   uint64_t rank = 0;
-  collector::FileKey process = {};
-  int gpu = -1;  // of those of the process
+  GpuOfProcess gpu;
   LateMeasures measures;
 };
 

@@ -125,7 +125,7 @@ std::vector<Finding> LateFindings(const collector::NodeSnapshot& node,
   if (late.empty()) return {};
   const std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
   const CommunicatorsByKey by_key = ByKey(communicators);
-  std::map<std::pair<collector::FileKey, int>, std::vector<FoundLateRank>> by_gpu;
+  std::map<GpuOfProcess, std::vector<FoundLateRank>> by_gpu;
   std::map<collector::CommunicatorKey, size_t> found_late;
   for (const LateRank& one : late) {
     const auto place = by_key.find(one.communicator);
@@ -137,8 +137,7 @@ std::vector<Finding> LateFindings(const collector::NodeSnapshot& node,
     if (rank == communicator.ranks.end() || number(*rank) != one.rank || !rank->process->is_alive)
       continue;
     if (++found_late[one.communicator] > kMostLateOfOne) continue;
-    by_gpu[{rank->process->file, rank->communicator->gpu_index}].push_back(
-        {&one, &communicator, &*rank});
+    by_gpu[rank->gpu()].push_back({&one, &communicator, &*rank});
   }
   std::vector<Finding> findings;
   for (auto& [gpu, found] : by_gpu) {
