@@ -27,20 +27,13 @@ inline std::map<uint64_t, size_t> EqualParts(const std::map<uint64_t, size_t>& n
   return parts;
 }
 
-// A user gets what it needs, or at least as much as any other user. The sum is at most `room`.
-inline std::map<uint64_t, size_t> FairShares(const std::map<uint64_t, size_t>& needs, size_t room) {
-  std::map<uint64_t, size_t> shares = EqualParts(needs, room);
-  for (auto& [uid, share] : shares) share = std::min(share, needs.at(uid));
-  return shares;
-}
-
 // Removes from `entries` what exceeds the shares of its user, in the order of `entries`. Returns
 // how many were removed. `size_of` says how much of `room` an entry takes.
 template <typename Entries, typename UserOf, typename SizeOf>
 size_t KeepFairShares(Entries& entries, size_t room, UserOf user_of, SizeOf size_of) {
   std::map<uint64_t, size_t> needs;
   for (const auto& entry : entries) needs[user_of(entry)] += size_of(entry);
-  std::map<uint64_t, size_t> shares = FairShares(needs, room);
+  std::map<uint64_t, size_t> shares = EqualParts(needs, room);
   return std::erase_if(entries, [&](const auto& entry) {
     size_t& left = shares[user_of(entry)];
     const size_t size = size_of(entry);

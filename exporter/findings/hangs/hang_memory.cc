@@ -72,7 +72,7 @@ void HangMemory::Fit() {
   std::map<uint64_t, size_t> absent;  // by user
   for (const auto& [key, seen] : communicators_)
     absent[key.uid] += static_cast<size_t>(std::ranges::count_if(seen.ranks, is_absent));
-  std::map<uint64_t, size_t> shares = FairShares(absent, kMaxAbsentRanks);
+  std::map<uint64_t, size_t> shares = EqualParts(absent, kMaxAbsentRanks);
   for (auto& [key, seen] : communicators_) {
     size_t& left = shares[key.uid];
     forgotten_ += std::erase_if(seen.ranks, [&](const auto& rank) {

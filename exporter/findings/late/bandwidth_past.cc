@@ -79,7 +79,8 @@ void BandwidthPast::Follow(const std::map<Key, Transfer>& newest) {
   std::map<uint64_t, size_t> left;  // by user
   for (const Key& key : wanted) ++left[std::get<0>(key).uid];
   for (auto& [uid, need] : left) need = std::min(need, kMostPastsPerUser);
-  left = FairShares(left, kMostPasts);
+  left = EqualParts(left, kMostPasts);
+  for (auto& [uid, part] : left) part = std::min(part, kMostPastsPerUser);
   for (const Key& key : wanted) {
     size_t& room = left[std::get<0>(key).uid];
     if (room == 0) {
