@@ -29,24 +29,6 @@ const GraphCommunicator* LongestStill(const GraphJob& job, const HangMemory& mem
   return longest;
 }
 
-struct InFlight {
-  size_t ranks = 0;
-  const collector::InFlightOperation* oldest = nullptr;
-};
-InFlight InFlightIn(const GraphCommunicator& communicator) {
-  InFlight in_flight;
-  for (const GraphRank& rank : communicator.ranks) {
-    const collector::CommunicatorSnapshot& snapshot = *rank.rank.communicator;
-    if (!rank.Lives() || !snapshot.completion_is_known || snapshot.in_flight.empty()) continue;
-    ++in_flight.ranks;
-    const collector::InFlightOperation& first = snapshot.in_flight.front();
-    if (in_flight.oldest == nullptr ||
-        first.start_realtime_ns < in_flight.oldest->start_realtime_ns)
-      in_flight.oldest = &first;
-  }
-  return in_flight;
-}
-
 }  // namespace
 
 std::optional<Finding> AbandonedFinding(const GraphJob& job, const HangMemory& memory,
@@ -54,7 +36,15 @@ std::optional<Finding> AbandonedFinding(const GraphJob& job, const HangMemory& m
   const GraphCommunicator* const found =
       LongestStill(job, memory, taken_realtime_ns, times.hang_threshold.count());
   if (found == nullptr) return std::nullopt;
-  const auto [ranks, oldest] = InFlightIn(*found);
+  size_t ranks = 0;
+  const collector::InFlightOperation* oldest = nullptr;
+  for (const GraphRank& rank : found->ranks) {
+    const collector::CommunicatorSnapshot& snapshot = *rank.rank.communicator;
+    if (!rank.Lives() || !snapshot.completion_is_known || snapshot.in_flight.empty()) continue;
+    ++ranks;
+    const collector::InFlightOperation& first = snapshot.in_flight.front();
+    if (oldest == nullptr || first.start_realtime_ns < oldest->start_realtime_ns) oldest = &first;
+  }
   if (oldest == nullptr) return std::nullopt;
   Finding finding =
       FindingAbout(FindingKind::kAbandoned, Severity::kInfo, found->key, found->ranks.front().rank);
