@@ -149,12 +149,11 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   if (mode_ == Mode::kNotStarted) Start(request);
   if (mode_ == Mode::kOff) return;
   NoteJob(request);
-  const EventDecision& decision = Decide(request, mask);
+  const EventPolicy& policy = Decide(request, mask);
   Loss why = Loss::kNoFreeCommunicatorSlot;
   const uint32_t slot = communicators_.Claim(segment_, options_.retention_ns, &why);
   const bool is_alone = !communicators_.IsOverflow(slot);
   if (!is_alone) CountLoss(why);
-  const EventPolicy& policy = decision.policy;
   bool is_overridden = false;
   communicators_.ForEach([&](const Communicator& communicator) {
     is_overridden |= communicator.OverriddenMask() == mask;
@@ -173,7 +172,7 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
         Handle::Of(communicators_.Salt(), HandleKind::kContext, slot, RanksIn(request)).Pointer();
     return;
   }
-  *context = OpenSlot(slot, request, decision).Pointer();
+  *context = OpenSlot(slot, request, policy).Pointer();
   if (is_overridden) {
     communicators_.InSlot(slot)->EndKernelTiming();
   } else if (policy.is_mask_watched) {
@@ -181,30 +180,26 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
   }
 }
 
-const EventDecision& Process::Decide(const InitRequest& request, const void* address_in_nccl) {
+const EventPolicy& Process::Decide(const InitRequest& request, const void* address_in_nccl) {
   const int api_version = request.api_version;
   const int nccl_version = FindNcclVersion(address_in_nccl);
-  EventDecision* decision = &decisions_[0];
-  for (; decision->api_version != 0 && decision != &decisions_.back(); ++decision) {
-    if (decision->api_version == api_version && decision->nccl_version == nccl_version)
-      return *decision;
+  EventPolicy* policy = &policies_[0];
+  for (; policy->api_version != 0 && policy != &policies_.back(); ++policy) {
+    if (policy->api_version == api_version && policy->nccl_version == nccl_version) return *policy;
   }
   const LocalRanks local_ranks = FindLocalRanks(ProcessEnvironment, request.ranks, request.nodes);
-  *decision = {
-      .api_version = api_version,
-      .nccl_version = nccl_version,
-      .policy = DecideEvents(
-          {.api_version = api_version,
-           .nccl_version = nccl_version,
-           .kernel_timing = options_.kernel_timing,
-           .shared_memory_free_bytes = SharedMemoryFreeBytes(),
-           .local_ranks = local_ranks.on_node,
-           .allgatherv_is_off = IsAllgathervOff(ProcessEnvironment),
-           .milli_cpus_per_rank = MilliCpusPerRank(ReadCpuAllowance(), local_ranks),
-           .weak_exchange_may_fail = kWeakExchangeMayFail,
-           .may_register_nvls_buffers = !AreNvlsBuffersOff(ProcessEnvironment) && MayMulticast(),
-           .shares_resources = SharesResources(ProcessEnvironment)})};
-  return *decision;
+  *policy = DecideEvents(
+      {.api_version = api_version,
+       .nccl_version = nccl_version,
+       .kernel_timing = options_.kernel_timing,
+       .shared_memory_free_bytes = SharedMemoryFreeBytes(),
+       .local_ranks = local_ranks.on_node,
+       .allgatherv_is_off = IsAllgathervOff(ProcessEnvironment),
+       .milli_cpus_per_rank = MilliCpusPerRank(ReadCpuAllowance(), local_ranks),
+       .weak_exchange_may_fail = kWeakExchangeMayFail,
+       .may_register_nvls_buffers = !AreNvlsBuffersOff(ProcessEnvironment) && MayMulticast(),
+       .shares_resources = SharesResources(ProcessEnvironment)});
+  return *policy;
 }
 
 void Process::NoteJob(const InitRequest& request) {
@@ -217,13 +212,11 @@ void Process::NoteJob(const InitRequest& request) {
 
 // Everything is written before the state says that the slot lives: a reader that sees the state
 // sees the rest.
-Handle Process::OpenSlot(uint32_t index, const InitRequest& request,
-                         const EventDecision& decision) {
-  const EventPolicy& policy = decision.policy;
+Handle Process::OpenSlot(uint32_t index, const InitRequest& request, const EventPolicy& policy) {
   const uint64_t generation = communicators_.NextGeneration(index);
   layout::CommunicatorSlot* slot = segment_.slot(index);
   slot->api_version = static_cast<uint64_t>(request.api_version);
-  slot->nccl_version = static_cast<uint64_t>(decision.nccl_version);
+  slot->nccl_version = static_cast<uint64_t>(policy.nccl_version);
   slot->event_mask = static_cast<uint64_t>(policy.mask);
   slot->timing_source = static_cast<uint64_t>(policy.source);
   slot->timing_reason = static_cast<uint64_t>(policy.reason);

@@ -44,12 +44,6 @@ struct InitRequest {
   abi::Logger logger = nullptr;
 };
 
-struct EventDecision {
-  int api_version = 0;  // 0: not made
-  int nccl_version = 0;
-  EventPolicy policy;
-};
-
 // The fields of a start event by which the first operation names its communicator (API v1 to v3).
 struct TaskOrigin {
   bool names_communicator = false;
@@ -147,12 +141,12 @@ class Process {
   // Under the lock.
   void Start(const InitRequest& request);
   void OpenOverflow();
-  // The decision for the copy of NCCL that calls, made at its first init, for good: communicators
+  // The policy for the copy of NCCL that calls, decided at its first init, for good: communicators
   // of one job are timed alike however full /dev/shm becomes. `address_in_nccl`: anything within
   // it.
-  const EventDecision& Decide(const InitRequest& request, const void* address_in_nccl);
+  const EventPolicy& Decide(const InitRequest& request, const void* address_in_nccl);
   void NoteJob(const InitRequest& request);
-  Handle OpenSlot(uint32_t index, const InitRequest& request, const EventDecision& decision);
+  Handle OpenSlot(uint32_t index, const InitRequest& request, const EventPolicy& policy);
   void NoteGpu(const GpuIdentity& gpu);
   // Times the network operations of the slot's communicator, whose mask has been stored. Without
   // memory, or with more copies of libnccl than there is room for, its slot shows a share of 0.
@@ -181,7 +175,7 @@ class Process {
   Mode mode_;
   Options options_;
   // Filled from the front; the last place is used again. More than a process has copies of libnccl.
-  std::array<EventDecision, 16> decisions_;
+  std::array<EventPolicy, 16> policies_;
   GpuIdentity first_gpu_;  // of a communicator whose GPU is known
   bool has_gpu_;           // whether there was one
 };

@@ -56,7 +56,7 @@ KernelVerdict JudgeKernelTiming(const PolicyInput& input, const ReleaseFacts& fa
 EventPolicy DecideEvents(const PolicyInput& input) {
   const ReleaseFacts facts = FactsOf(input.api_version, input.nccl_version);
   const KernelVerdict kernel = JudgeKernelTiming(input, facts);
-  EventPolicy policy;
+  EventPolicy policy{.api_version = input.api_version, .nccl_version = input.nccl_version};
   policy.is_mask_watched = facts.release.ras_sets_mask;
   policy.reason = kernel.reason;
   policy.may_time_network = facts.release.has_network_steps;

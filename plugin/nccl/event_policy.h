@@ -27,14 +27,17 @@ struct PolicyInput {
   bool shares_resources = false;  // communicators share a proxy, as the environment asks
 };
 
+// Policy for one copy of NCCL.
 struct EventPolicy {
+  int api_version = 0;  // 0: none was decided
+  int nccl_version = 0;
   int mask = 0;
   TimingSource source = TimingSource::kNone;
   TimingReason reason = TimingReason::kDefault;
   // Times of a release that the table does not know count only after they have agreed with the
   // CPU's.
   bool times_are_on_probation = false;
-  DriftCauses causes;
+  DriftCauses causes = {};
   // Whether the steps of proxy operations may be asked for, at any time (network_windows.h).
   bool may_time_network = false;
   // Whether another program may change the mask.
