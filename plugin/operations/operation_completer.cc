@@ -116,11 +116,6 @@ void OperationCompleter::Close(Launch& launch, uint64_t now_ns) {
   if (pending + change == Launch::kDone) Record(launch, now_ns);
 }
 
-bool OperationCompleter::IsFreed(Operation& operation) {
-  MakeRoom(operation);
-  return PhaseOf(LoadAcquire(operation.state)) == Phase::kFree;
-}
-
 bool OperationCompleter::IsFreed(Launch& launch) {
   EndIfOver(launch, NowNs());
   return LoadAcquire(launch.ticket) == 0;
@@ -128,21 +123,20 @@ bool OperationCompleter::IsFreed(Launch& launch) {
 
 // Ends an operation, and those that share its launch, if they are over or later ones are. One that
 // is truly in flight keeps its place, for it shows a hang.
-void OperationCompleter::MakeRoom(Operation& operation) {
+bool OperationCompleter::IsFreed(Operation& operation) {
   const uint64_t now_ns = NowNs();
-  const uint64_t state = LoadAcquire(operation.state);
-  const uint64_t ticket = TicketOf(state);
+  const uint64_t ticket = TicketOf(LoadAcquire(operation.state));
   const uint64_t launch_ticket = LoadRelaxed(operation.launch);
-  if (launch_ticket == 0) return EndIfOver(operation, ticket, now_ns);
   Launch& launch = LaunchAt(launch_ticket);
-  if (LoadAcquire(launch.ticket) != launch_ticket) {  // its launch was recorded without it
-    if (CompareExchange(operation.state, PhaseWord(ticket, Phase::kDone),
-                        PhaseWord(ticket, Phase::kFree))) {
-      recorder().CountLoss(Loss::kOperationAbandoned);
-    }
-    return;
+  if (launch_ticket == 0) {
+    EndIfOver(operation, ticket, now_ns);
+  } else if (LoadAcquire(launch.ticket) == launch_ticket) {
+    EndIfOver(launch, now_ns);
+  } else if (CompareExchange(operation.state, PhaseWord(ticket, Phase::kDone),
+                             PhaseWord(ticket, Phase::kFree))) {
+    recorder().CountLoss(Loss::kOperationAbandoned);  // its launch was recorded without it
   }
-  EndIfOver(launch, now_ns);
+  return PhaseOf(LoadAcquire(operation.state)) == Phase::kFree;
 }
 
 // The ring has come round to the launch: the thread that opened it will not close it any more.

@@ -64,7 +64,6 @@ class OperationCompleter : public LaunchRecorder {
   bool IsOvertaken(const Operation& operation, uint64_t ticket, uint64_t now_ns);
   bool IsTakenOver(const Operation& operation, uint64_t order);
   void Close(Launch& launch, uint64_t now_ns);
-  void MakeRoom(Operation& operation);
   void EndIfOver(Operation& operation, uint64_t ticket, uint64_t now_ns);
   void EndIfOver(Launch& launch, uint64_t now_ns);
 
