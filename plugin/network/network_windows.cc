@@ -42,7 +42,8 @@ void NetworkWindows::Hold() {
 WindowPhase NetworkWindows::PhaseOf(uint64_t realtime_ns) const {
   const uint64_t open_until_ns = LoadRelaxed(open_until_ns_);
   if (realtime_ns < open_until_ns) return {true, open_until_ns};
-  return PhaseAt(Windows(), realtime_ns);
+  return PhaseAt({.period_ns = LoadRelaxed(period_ns_), .share_ppm = LoadRelaxed(share_ppm_)},
+                 realtime_ns);
 }
 
 void NetworkWindows::Change(uint64_t now_ns) {

@@ -111,7 +111,8 @@ class NetworkWindows {
   // Open until then (CLOCK_REALTIME), whatever the windows are; 0, or a time that is over: as the
   // windows are. From the next operation on.
   void KeepOpen(uint64_t until_realtime_ns) {
-    if (!IsServing()) return;
+    const int* const mask = LoadAcquire(mask_);
+    if (mask == nullptr || mask == &idle_mask_) return;  // it serves none
     StoreRelaxed(open_until_ns_, until_realtime_ns);
     if (LoadRelaxed(next_change_ns_) != kNever) StoreRelaxed(next_change_ns_, 0);
   }
@@ -122,13 +123,6 @@ class NetworkWindows {
   // Each fails only if another thread has changed the mask.
   static constexpr int kAttempts = 4;
 
-  TimeWindows Windows() const {
-    return {.period_ns = LoadRelaxed(period_ns_), .share_ppm = LoadRelaxed(share_ppm_)};
-  }
-  bool IsServing() const {
-    const int* const mask = LoadAcquire(mask_);
-    return mask != nullptr && mask != &idle_mask_;
-  }
   WindowPhase PhaseOf(uint64_t realtime_ns) const;
   [[gnu::cold]] void Change(uint64_t now_ns);
   [[gnu::cold]] void Hold();

@@ -86,14 +86,10 @@ struct LaunchRecord {
   const Launch* const launch;  // nullptr: one operation that belongs to none
   const uint64_t now_ns;
   LaunchTimes times{.start_ns = ~uint64_t{0}};
-  LaunchShare shares[kLaunchParts];
+  LaunchShare shares[kLaunchParts]{};
   uint64_t carried = 0;  // operations without parts of their own
   Belief belief = Belief::kNo;
   uint64_t uncompared_before = 0;  // of uncompared_items, when the first item of the launch ran
-
-  LaunchRecord(CommunicatorState& of, uint64_t last, uint64_t count, const Launch* whole,
-               uint64_t now)
-      : state(of), last_member(last), members(count), launch(whole), now_ns(now) {}
 
   // Why the whole launch was rejected before its times were known, as 1 + Loss; 0: it was not.
   uint64_t rejection() const { return launch != nullptr ? LoadRelaxed(launch->rejection) : 0; }
