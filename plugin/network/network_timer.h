@@ -30,7 +30,7 @@
 #include "plugin/network/network_operation.h"
 #include "plugin/network/network_windows.h"
 #include "plugin/segment/atomics.h"
-#include "plugin/trace/trace_lane.h"
+#include "plugin/trace/trace_session.h"
 #include "proto/loss.h"
 #include "proto/shm_layout.h"
 

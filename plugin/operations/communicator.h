@@ -26,7 +26,7 @@
 #include "plugin/nccl/vocabulary.h"
 #include "plugin/operations/drift_watch.h"
 #include "plugin/operations/part_tracker.h"
-#include "plugin/trace/trace_lane.h"
+#include "plugin/trace/trace_session.h"
 
 namespace nccl_exporter::plugin {
 

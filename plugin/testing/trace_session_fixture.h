@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #include "plugin/testing/trace_requester.h"
-#include "plugin/trace/trace_lane.h"
+#include "plugin/trace/trace_session.h"
 
 namespace nccl_exporter::plugin {
 

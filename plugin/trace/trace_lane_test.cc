@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/trace/trace_lane.h"
-
 #include <algorithm>
 #include <thread>
 #include <vector>
 
 #include "plugin/testing/trace_session_fixture.h"
+#include "plugin/trace/trace_session.h"
 
 namespace nccl_exporter::plugin {
 namespace {
