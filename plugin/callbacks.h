@@ -41,7 +41,7 @@ inline void* Process::StartCall(void* context, Function function, bool is_captur
   const bool has_steps = network != nullptr && network->windows().AsksForSteps();
   if (is_captured) {
     if (network != nullptr) network->windows().NoteCapture();
-    host_announcements_.SetPossible();
+    StoreRelaxed(host_may_announce_, true);
     const uint64_t thread = capturing_threads_.Number();
     return Handle::Of(communicators_.Salt(), HandleKind::kCapturedCall, thread)
         .WithSteps(has_steps)
@@ -62,7 +62,7 @@ inline void* Process::StartLaunch(void* context) {
   if (communicator == nullptr) return nullptr;
   if (const int* const mask = communicator->OverriddenMask()) NoteMaskOverride(mask);
   if (NetworkTimer* const network = communicator->network()) network->BeginLaunch();
-  const bool is_alone = kHasCallEvents && !host_announcements_.ArePossible();
+  const bool is_alone = kHasCallEvents && !LoadRelaxed(host_may_announce_);
   const uint64_t ticket =
       communicator->FollowsOperations() ? communicator->OpenLaunch(is_alone) : 0;
   return from.With(ticket != 0 ? HandleKind::kGroup : HandleKind::kUnfollowed, ticket).Pointer();

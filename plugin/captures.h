@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 
 #include "plugin/segment/atomics.h"
 
@@ -48,7 +49,7 @@ class CapturingThreads {
   std::atomic<uint64_t> numbers_;
 };
 
-// Flag of a process in which NCCL may announce launches by host functions of CUDA streams.
+// Process::host_may_announce_: NCCL may announce launches by host functions of CUDA streams.
 //
 // A host function runs on a thread of the CUDA driver. It may announce a launch while the thread
 // that calls announces another one of the same communicator. NCCL uses one (2.27.7 to 2.31.2
@@ -67,21 +68,10 @@ class CapturingThreads {
 //   2. A host function comes after 1 by the driver's own locks, so its thread sees the flag.
 //   3. A thread that has not seen the flag announces its own calls. A host function that announces
 //      for it was handed over later, so it runs after those announcements.
-class HostAnnouncements {
- public:
-  // Once, before the first call. `launch_blocking`: CUDA_LAUNCH_BLOCKING as NCCL reads it.
-  void Open(const char* launch_blocking) {
-    const bool is_off = launch_blocking == nullptr || launch_blocking[0] == '\0' ||
-                        (launch_blocking[0] == '0' && launch_blocking[1] == '\0');
-    if (!is_off) StoreRelaxed(are_possible_, true);
-  }
-  // A call is being captured, or another program has changed the event mask: calls may have been
-  // captured that were not announced.
-  void SetPossible() { StoreRelaxed(are_possible_, true); }
-  bool ArePossible() const { return LoadRelaxed(are_possible_); }
-
- private:
-  std::atomic<bool> are_possible_;
-};
+//
+// CUDA_LAUNCH_BLOCKING as NCCL reads it: whether the flag is set from the start.
+inline bool IsLaunchBlocking(const char* text) {
+  return text != nullptr && text[0] != '\0' && std::strcmp(text, "0") != 0;
+}
 
 }  // namespace nccl_exporter::plugin

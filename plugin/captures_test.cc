@@ -6,26 +6,13 @@
 namespace nccl_exporter::plugin {
 namespace {
 
-bool ArePossibleWith(const char* launch_blocking) {
-  HostAnnouncements announcements{};
-  announcements.Open(launch_blocking);
-  return announcements.ArePossible();
-}
-
-TEST(HostAnnouncementsTest, ReadsLaunchBlockingAsNcclDoes) {
-  EXPECT_FALSE(ArePossibleWith(nullptr));
-  EXPECT_FALSE(ArePossibleWith(""));
-  EXPECT_FALSE(ArePossibleWith("0"));
-  EXPECT_TRUE(ArePossibleWith("1"));
-  EXPECT_TRUE(ArePossibleWith("00"));
-  EXPECT_TRUE(ArePossibleWith("no"));
-}
-
-TEST(HostAnnouncementsTest, ArePossibleFromTheFirstCapturedCallOn) {
-  HostAnnouncements announcements{};
-  announcements.Open(nullptr);
-  announcements.SetPossible();
-  EXPECT_TRUE(announcements.ArePossible());
+TEST(LaunchBlockingTest, IsReadAsNcclDoes) {
+  EXPECT_FALSE(IsLaunchBlocking(nullptr));
+  EXPECT_FALSE(IsLaunchBlocking(""));
+  EXPECT_FALSE(IsLaunchBlocking("0"));
+  EXPECT_TRUE(IsLaunchBlocking("1"));
+  EXPECT_TRUE(IsLaunchBlocking("00"));
+  EXPECT_TRUE(IsLaunchBlocking("no"));
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ void Process::Start(const InitRequest& request) {
   call_clock_.Open(NowNs() - kClockMarginNs);
   pid_ = getpid();
   capturing_threads_.Open();
-  host_announcements_.Open(ProcessEnvironment("CUDA_LAUNCH_BLOCKING"));
+  StoreRelaxed(host_may_announce_, IsLaunchBlocking(ProcessEnvironment("CUDA_LAUNCH_BLOCKING")));
   const TraceFile trace =
       options_.trace ? MakeTraceFile(segment_.header()->start_monotonic_ns) : TraceFile{};
   if (options_.trace && trace.file == nullptr) {
@@ -320,7 +320,7 @@ uint64_t Process::ConsiderTrace(uint64_t call_ns, Communicator& communicator) {
 }
 
 void Process::NoteMaskOverride(const int* mask) {
-  host_announcements_.SetPossible();
+  StoreRelaxed(host_may_announce_, true);
   communicators_.ForEach([mask](Communicator& communicator) {
     if (communicator.WatchesMask(mask)) communicator.EndKernelTiming();
   });

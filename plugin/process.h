@@ -164,7 +164,9 @@ class Process {
   int pid_;
   CallClock call_clock_;
   CapturingThreads capturing_threads_;
-  HostAnnouncements host_announcements_;
+  // Set by a captured call, and where another program has changed the event mask: calls may have
+  // been captured that were not announced.
+  std::atomic<bool> host_may_announce_;
   // One for each copy of libnccl: a framework's own, and the system's, twice. Under the lock, but
   // for windows that a trace keeps open.
   std::array<NetworkWindows, 4> network_windows_;
