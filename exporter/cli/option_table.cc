@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <optional>
 #include <system_error>
@@ -14,16 +13,11 @@
 
 #include "exporter/cli/options.h"
 #include "exporter/text/duration_text.h"
+#include "exporter/text/number_in.h"
 #include "exporter/web/web_paths.h"
 
 namespace nccl_exporter::exporter {
 namespace {
-
-bool IsPort(std::string_view text) {
-  uint16_t port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  return error == std::errc() && end == text.data() + text.size();
-}
 
 // Why it is not host:port with a name, an IPv4 address or an IPv6 address in brackets, or :port;
 // empty if it is.
@@ -32,7 +26,8 @@ std::string FaultOfListenAddress(std::string_view address) {
   if (colon == std::string_view::npos || address.ends_with(']'))
     return "it has no port; write host:port, [IPv6]:port or :port";
   const std::string_view host = address.substr(0, colon), port = address.substr(colon + 1);
-  if (!IsPort(port)) return "the port '" + std::string(port) + "' is no number of 0 to 65535";
+  if (!NumberIn<uint16_t>(port))
+    return "the port '" + std::string(port) + "' is no number of 0 to 65535";
   if (host.starts_with('[') && host.ends_with(']')) {
     in6_addr parsed{};
     const std::string inner(host.substr(1, host.size() - 2));
@@ -113,10 +108,10 @@ bool StoreDuration(const std::string& value, Options& options, std::string&) {
 
 bool StoreTimeScale(const std::string& value, Options& options, std::string&) {
   constexpr double kMost = 1000;  // more would let steps of the history be shorter than a snapshot
-  const char* const last = value.data() + value.size();
-  const auto [end, error] = std::from_chars(value.data(), last, options.findings_time_scale);
-  return error == std::errc() && end == last && options.findings_time_scale >= 1 &&
-         options.findings_time_scale <= kMost;
+  const std::optional<double> scale = NumberIn<double>(value);
+  if (!scale || !(*scale >= 1 && *scale <= kMost)) return false;
+  options.findings_time_scale = *scale;
+  return true;
 }
 
 template <auto kTarget, const auto& kNames>

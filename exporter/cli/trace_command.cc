@@ -7,7 +7,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -21,17 +20,10 @@
 #include "exporter/cli/commands.h"
 #include "exporter/cli/node_access.h"
 #include "exporter/text/duration_text.h"
+#include "exporter/text/number_in.h"
 
 namespace nccl_exporter::exporter {
 namespace {
-
-// The number is hexadecimal, as in the label `comm`.
-std::optional<uint64_t> ParseCommunicator(std::string_view text) {
-  uint64_t id = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id, 16);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return id;
-}
 
 void AddOutput(CLI::App& app, TraceRequest& request) {
   const auto store = [&request](const std::string& path) {
@@ -132,7 +124,7 @@ void AddTraceFlags(CLI::App& app, TraceRequest& request) {
   AddChecked(
       app, "--comm",
       [&request](const std::string& value) {
-        request.communicator = ParseCommunicator(value);
+        request.communicator = NumberIn<uint64_t>(value, 16);
         return request.communicator ? "" : "it is as in the label comm";
       },
       "With --level: channels and steps of this communicator alone. Its id, as in the label comm.");

@@ -2,11 +2,10 @@
 #include "exporter/series/metric_filter.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <system_error>
 
 #include "exporter/text/nearest_name.h"
+#include "exporter/text/number_in.h"
 #include "proto/droppable_labels.h"
 
 namespace nccl_exporter::exporter {
@@ -22,10 +21,8 @@ bool Matches(const MetricRow& family, std::string_view pattern) {
 }
 
 std::optional<double> Positive(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_number = error == std::errc() && end == text.data() + text.size();
-  return is_number && std::isfinite(value) && value > 0 ? std::optional(value) : std::nullopt;
+  const std::optional<double> value = NumberIn<double>(text);
+  return value && std::isfinite(*value) && *value > 0 ? value : std::nullopt;
 }
 
 // Fills native bucket indices of a list of bounds. Returns what is wrong with it, or an empty text.

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <compare>
 #include <cstdint>
 #include <map>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "collector/trace/node_trace.h"
+#include "exporter/text/number_in.h"
 
 namespace nccl_exporter::exporter {
 
@@ -66,11 +66,7 @@ inline CommunicatorName NameOf(const collector::TracedProcess& process,
 
 // The global rank of a process; nothing if it is not known, or no number.
 inline std::optional<uint64_t> GlobalRankOf(const collector::TracedProcess& process) {
-  const std::string& text = process.global_rank;
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is_number = error == std::errc() && end == text.data() + text.size();
-  return is_number ? std::optional(number) : std::nullopt;
+  return NumberIn<uint64_t>(process.global_rank);
 }
 
 // The global ranks of a trace, by which its processes are named: whatever names a rank of a

@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <concepts>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <type_traits>
 
+#include "exporter/text/number_in.h"
 #include "exporter/text/utf8.h"
 #include "exporter/trace/trace_place.h"
 #include "proto/code_table.h"
@@ -77,11 +77,9 @@ void Fields(auto& io, Is<collector::TracedDetail> auto& detail) {
 }
 
 uint64_t HexIn(const std::string& text) {
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, 16);
-  if (error != std::errc() || end != text.data() + text.size())
-    throw Foreign{"a communicator has no number"};
-  return number;
+  const std::optional<uint64_t> number = NumberIn<uint64_t>(text, 16);
+  if (!number) throw Foreign{"a communicator has no number"};
+  return *number;
 }
 
 void Fields(auto& io, Is<collector::TracedCommunicator> auto& one) {
