@@ -43,20 +43,6 @@ class BookSource {
   }
 
  private:
-  // Notes that a snapshot is under way for as long as it lives.
-  class UnderWay {
-   public:
-    explicit UnderWay(std::atomic<int64_t>& begun) : begun_(begun) {
-      begun_ = std::chrono::steady_clock::now().time_since_epoch().count();
-    }
-    ~UnderWay() { begun_ = 0; }
-    UnderWay(const UnderWay&) = delete;
-    UnderWay& operator=(const UnderWay&) = delete;
-
-   private:
-    std::atomic<int64_t>& begun_;
-  };
-
   StateLog log_;
   std::atomic<bool> is_logging_;
   std::atomic<bool> is_ready_ = false;
@@ -66,7 +52,9 @@ class BookSource {
 
 inline BookSource::BookSource(TakeBook take, bool is_logging)
     : is_logging_(is_logging), books_([this, take = std::move(take)] {
-        const UnderWay under_way(begun_);
+        begun_ = std::chrono::steady_clock::now().time_since_epoch().count();
+        const auto end = [](std::atomic<int64_t>* begun) { *begun = 0; };
+        const std::unique_ptr<std::atomic<int64_t>, decltype(end)> under_way(&begun_, end);
         std::shared_ptr<const Book> book = take();
         if (is_logging_) log_.Observe(*book->node);
         is_ready_ = true;

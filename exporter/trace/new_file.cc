@@ -8,29 +8,10 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <random>
 
 namespace nccl_exporter::exporter {
-namespace {
-
-// SIGINT and its like wait until the file is whole, or gone.
-class SignalsWait {
- public:
-  SignalsWait() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before_);
-  }
-  ~SignalsWait() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsWait(const SignalsWait&) = delete;
-  SignalsWait& operator=(const SignalsWait&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
-}  // namespace
-
 std::string WriteNewFile(const std::string& path, std::string_view content) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
@@ -38,7 +19,12 @@ std::string WriteNewFile(const std::string& path, std::string_view content) {
                        ? ": it is a link, which is not followed"
                        : ": it is no regular file; without -o the trace goes to standard output");
   }
-  const SignalsWait signals_wait;
+  // SIGINT and its like wait until the file is whole, or gone.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  const auto restore = [](const sigset_t* mask) { pthread_sigmask(SIG_SETMASK, mask, nullptr); };
+  const std::unique_ptr<sigset_t, decltype(restore)> signals_wait(&before, restore);
   const std::string beside = path + '.' + std::to_string(std::random_device{}());
   std::FILE* const file = std::fopen(beside.c_str(), "wxe");  // a new one
   if (file == nullptr) return path + ": " + std::strerror(errno);
