@@ -13,20 +13,19 @@ struct KernelVerdict {
 };
 
 // Dangers that no setting accepts: kernel events that hang or crash the job.
-TimingReason FindDanger(const PolicyInput& input, const ReleaseFacts& facts) {
+TimingReason FindDanger(const PolicyInput& input, const NcclRelease& release) {
   const bool pool_is_sound =
       input.api_version > kApiOfFirstSoundPool ||
       (input.api_version == kApiOfFirstSoundPool && input.nccl_version >= kFirstSoundPool);
   if (input.weak_exchange_may_fail && !pool_is_sound) return TimingReason::kReleaseUnsound;
   if (input.shares_resources) return TimingReason::kResourcesShared;
-  if (facts.release.broadcasts_lack_events && !input.allgatherv_is_off)
+  if (release.broadcasts_lack_events && !input.allgatherv_is_off)
     return TimingReason::kAllgathervEnabled;
   return TimingReason::kDefault;
 }
 
-KernelVerdict JudgeKernelTiming(const PolicyInput& input, const ReleaseFacts& facts) {
-  const NcclRelease& release = facts.release;
-  const TimingReason danger = FindDanger(input, facts);
+KernelVerdict JudgeKernelTiming(const PolicyInput& input, const NcclRelease& release) {
+  const TimingReason danger = FindDanger(input, release);
   if (release.kernel_events == KernelEvents::kNone) return {false, TimingReason::kApiTooOld};
   if (input.kernel_timing == KernelTiming::kOff) return {false, TimingReason::kConfigured};
   if (input.kernel_timing == KernelTiming::kOn) {
@@ -39,7 +38,7 @@ KernelVerdict JudgeKernelTiming(const PolicyInput& input, const ReleaseFacts& fa
     return {false, TimingReason::kReleaseUnsound};
   }
   // API v7 began with releases whose kernel events cost.
-  if (!facts.is_known && input.nccl_version == 0) return {false, TimingReason::kReleaseUnknown};
+  if (!release.is_known && input.nccl_version == 0) return {false, TimingReason::kReleaseUnknown};
   if (danger != TimingReason::kDefault) return {false, danger};
   if (release.misplaces_nvls_flags && input.may_register_nvls_buffers)
     return {false, TimingReason::kRegistrationEnabled};
@@ -54,22 +53,21 @@ KernelVerdict JudgeKernelTiming(const PolicyInput& input, const ReleaseFacts& fa
 }  // namespace
 
 EventPolicy DecideEvents(const PolicyInput& input) {
-  const ReleaseFacts facts = FactsOf(input.api_version, input.nccl_version);
-  const KernelVerdict kernel = JudgeKernelTiming(input, facts);
+  const NcclRelease release = FactsOf(input.api_version, input.nccl_version);
+  const KernelVerdict kernel = JudgeKernelTiming(input, release);
   EventPolicy policy{.api_version = input.api_version, .nccl_version = input.nccl_version};
-  policy.is_mask_watched = facts.release.ras_sets_mask;
+  policy.is_mask_watched = release.ras_sets_mask;
   policy.reason = kernel.reason;
-  policy.may_time_network = facts.release.has_network_steps;
+  policy.may_time_network = release.has_network_steps;
   // NCCL implies the events that enclose these, API calls included.
   policy.mask = abi::kColl | abi::kP2p;
   if (input.api_version >= 6) policy.mask |= abi::kCeColl;
   if (kernel.granted) {
     policy.mask |= abi::kKernelCh;
-    policy.causes = facts.release.causes;
-    policy.source = facts.release.kernel_events == KernelEvents::kWithoutTime
-                        ? TimingSource::kKernelCpu
-                        : TimingSource::kKernel;
-    policy.times_are_on_probation = !facts.is_known;
+    policy.causes = release.causes;
+    policy.source = release.kernel_events == KernelEvents::kWithoutTime ? TimingSource::kKernelCpu
+                                                                        : TimingSource::kKernel;
+    policy.times_are_on_probation = !release.is_known;
   } else {
     policy.mask |= abi::kProxyOp;
     policy.source = TimingSource::kProxy;

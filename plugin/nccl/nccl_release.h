@@ -52,6 +52,8 @@ struct NcclRelease {
   // ranges.
   bool has_network_steps = false;
   DriftCauses causes;
+  // False: newer than the table, or not to be distinguished; the facts are those of its neighbour.
+  bool is_known = false;
 };
 
 // Sources, at https://github.com/NVIDIA/nccl:
@@ -99,29 +101,21 @@ inline constexpr std::array<NcclRelease, 9> kNcclReleases{
 inline constexpr int kFirstSoundPool = 22903;
 inline constexpr int kApiOfFirstSoundPool = 6;
 
-struct ReleaseFacts {
-  NcclRelease release;
-  // False: newer than the table, or not to be distinguished; the facts are those of its neighbour.
-  bool is_known = false;
-};
-
 // `nccl_version` 0: not known. Up to API v6, the API version alone names the row.
-constexpr ReleaseFacts FactsOf(int api_version, int nccl_version) {
-  ReleaseFacts facts;
+constexpr NcclRelease FactsOf(int api_version, int nccl_version) {
+  NcclRelease facts;
   int rows_of_api = 0;
   for (const NcclRelease& release : kNcclReleases) {
     if (release.api_version != api_version) continue;
     ++rows_of_api;
-    facts.release = release;
-    if (release.first_version <= nccl_version && nccl_version <= release.last_version)
-      return {release, true};
+    facts = release;
+    facts.is_known = release.first_version <= nccl_version && nccl_version <= release.last_version;
+    if (facts.is_known) return facts;
   }
   facts.is_known = nccl_version == 0 && rows_of_api == 1;
   // A version that contradicts its API is no release of the table's: nothing says what its
   // Broadcasts do.
-  if (!facts.is_known && facts.release.kernel_events != KernelEvents::kNone) {
-    facts.release.broadcasts_lack_events = true;
-  }
+  facts.broadcasts_lack_events |= !facts.is_known && facts.kernel_events != KernelEvents::kNone;
   return facts;
 }
 

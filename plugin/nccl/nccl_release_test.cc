@@ -7,7 +7,7 @@ namespace nccl_exporter::plugin {
 namespace {
 
 DriftCauses Causes(int api_version, int nccl_version) {
-  return FactsOf(api_version, nccl_version).release.causes;
+  return FactsOf(api_version, nccl_version).causes;
 }
 
 TEST(NcclReleases, AreInOrderAndDoNotOverlap) {
@@ -32,18 +32,18 @@ TEST(NcclReleases, NameTheCausesOfDrift) {
 }
 
 TEST(NcclReleases, HaveStepsOfTheNetworkFrom224On) {
-  EXPECT_FALSE(FactsOf(1, 22304).release.has_network_steps);
+  EXPECT_FALSE(FactsOf(1, 22304).has_network_steps);
   for (const NcclRelease& release : kNcclReleases)
     EXPECT_EQ(release.has_network_steps, release.api_version >= 2) << release.first_version;
-  EXPECT_TRUE(FactsOf(7, 23300).release.has_network_steps) << "newer than the table";
+  EXPECT_TRUE(FactsOf(7, 23300).has_network_steps) << "newer than the table";
 }
 
 TEST(NcclReleases, GiveBroadcastsNoKernelEventsFrom229On) {
-  EXPECT_FALSE(FactsOf(5, 22809).release.broadcasts_lack_events);
+  EXPECT_FALSE(FactsOf(5, 22809).broadcasts_lack_events);
   for (const int version : {0, 22900, 23007})
-    EXPECT_TRUE(FactsOf(6, version).release.broadcasts_lack_events) << version;
+    EXPECT_TRUE(FactsOf(6, version).broadcasts_lack_events) << version;
   for (const int version : {0, 23100, 23102, 23103, 23203, 23206, 23300}) {
-    EXPECT_TRUE(FactsOf(7, version).release.broadcasts_lack_events) << version;
+    EXPECT_TRUE(FactsOf(7, version).broadcasts_lack_events) << version;
   }
 }
 
@@ -51,17 +51,17 @@ TEST(FactsOf, KnowsReleasesByTheirVersionOrByAnApiThatNamesThem) {
   EXPECT_TRUE(FactsOf(6, 0).is_known);
   EXPECT_TRUE(FactsOf(6, 22902).is_known);
   EXPECT_TRUE(FactsOf(7, 23203).is_known);
-  EXPECT_EQ(FactsOf(7, 23101).release.kernel_events, KernelEvents::kCostly);
-  EXPECT_EQ(FactsOf(7, 23203).release.kernel_events, KernelEvents::kTimed);
+  EXPECT_EQ(FactsOf(7, 23101).kernel_events, KernelEvents::kCostly);
+  EXPECT_EQ(FactsOf(7, 23203).kernel_events, KernelEvents::kTimed);
 }
 
 TEST(FactsOf, DoesNotKnowNewerReleasesAndContradictions) {
   EXPECT_FALSE(FactsOf(7, 0).is_known);
   EXPECT_FALSE(FactsOf(7, 23207).is_known);
   EXPECT_FALSE(FactsOf(7, 24000).is_known);
-  const ReleaseFacts contradiction = FactsOf(5, 23007);
+  const NcclRelease contradiction = FactsOf(5, 23007);
   EXPECT_FALSE(contradiction.is_known);
-  EXPECT_TRUE(contradiction.release.broadcasts_lack_events);
+  EXPECT_TRUE(contradiction.broadcasts_lack_events);
 }
 
 }  // namespace
