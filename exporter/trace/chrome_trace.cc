@@ -90,9 +90,7 @@ class TraceDrawing {
   void WriteRank(const TracePlace& place, const std::string& name, int64_t number) {
     if (number < 0) return;
     const auto rank = static_cast<uint64_t>(number);
-    if (const auto global =
-            ranks_.GlobalOf(place.ProcessIn(nodes_), place.CommunicatorIn(nodes_), rank))
-      events_.WriteArgument(name, *global);
+    if (const auto global = ranks_.GlobalOf(place, rank)) events_.WriteArgument(name, *global);
     events_.WriteArgument("comm_" + name, rank);
   }
   // `operation`: of any kind that has a function; null if it is not known.
@@ -283,9 +281,8 @@ class TraceDrawing {
     }
     for (auto& [key, parts] : by_peer) {
       const auto& [is_receive, peer, channel] = key;
-      const std::string rank = peer < 0 ? "an unknown rank"
-                                        : ranks_.TextOf(of.place.ProcessIn(nodes_), of.communicator,
-                                                        static_cast<uint64_t>(peer));
+      const std::string rank =
+          peer < 0 ? "an unknown rank" : ranks_.TextOf(of.place, static_cast<uint64_t>(peer));
       const std::string name =
           fmt::format("network steps {} {}, channel {}", is_receive ? "from" : "to", rank, channel);
       for (const TraceSlice& slice : InLanes(of, name, std::move(parts)))
@@ -330,12 +327,11 @@ class TraceDrawing {
         const TracePlace& place = members[i].place;
         const TracedCommunicator& communicator = place.CommunicatorIn(nodes_);
         const uint64_t rank = members[wait.last].rank;
-        events_.Add(slice,
-                    "waits for " + ranks_.TextOf(place.ProcessIn(nodes_), communicator, rank), [&] {
-                      WriteOperation(place, &communicator.operations[slice.number]);
-                      WriteRank(place, "last_rank", static_cast<int64_t>(rank));
-                      events_.WriteArgument("uncertainty_us", Us(wait.waits_ns[i].Uncertainty()));
-                    });
+        events_.Add(slice, "waits for " + ranks_.TextOf(place, rank), [&] {
+          WriteOperation(place, &communicator.operations[slice.number]);
+          WriteRank(place, "last_rank", static_cast<int64_t>(rank));
+          events_.WriteArgument("uncertainty_us", Us(wait.waits_ns[i].Uncertainty()));
+        });
       }
     }
   }

@@ -112,7 +112,7 @@ void ClockAlignment::GatherMeetings() {
   std::map<std::tuple<size_t, Function, uint64_t>, std::vector<Participation>> found;
   VisitCommunicators(nodes_, [&](const TracePlace& place, const TracedCommunicator& communicator) {
     if (!communicator.has_identity || communicator.ranks < 2) return;
-    const CommunicatorName name = NameOf(place.ProcessIn(nodes_), communicator);
+    const CommunicatorName name = NameIn(nodes_, place);
     const size_t group = groups.try_emplace(name, clocks_.size() + groups.size()).first->second;
     const size_t clock = KernelClockOf(place);
     for (size_t i = 0; i < communicator.operations.size(); ++i) {

@@ -56,8 +56,9 @@ struct CommunicatorName {
   auto operator<=>(const CommunicatorName&) const = default;
 };
 
-inline CommunicatorName NameOf(const collector::TracedProcess& process,
-                               const collector::TracedCommunicator& communicator) {
+inline CommunicatorName NameIn(const TracedNodes& nodes, const TracePlace& place) {
+  const collector::TracedProcess& process = place.ProcessIn(nodes);
+  const collector::TracedCommunicator& communicator = place.CommunicatorIn(nodes);
   return {.id = communicator.id,
           .ranks = communicator.ranks,
           .job = process.job,
@@ -73,32 +74,30 @@ inline std::optional<uint64_t> GlobalRankOf(const collector::TracedProcess& proc
 // communicator asks for its global rank here.
 class TraceRanks {
  public:
-  explicit TraceRanks(const TracedNodes& nodes) {
+  // `nodes` outlive this object.
+  explicit TraceRanks(const TracedNodes& nodes) : nodes_(nodes) {
     VisitCommunicators(nodes, [&](const TracePlace& place, const auto& communicator) {
-      const collector::TracedProcess& process = place.ProcessIn(nodes);
-      const std::optional<uint64_t> global_rank = GlobalRankOf(process);
+      const std::optional<uint64_t> global_rank = GlobalRankOf(place.ProcessIn(nodes));
       if (global_rank && communicator.has_identity)
-        ranks_[{NameOf(process, communicator), communicator.rank}] = *global_rank;
+        ranks_[{NameIn(nodes, place), communicator.rank}] = *global_rank;
     });
   }
 
-  // Global rank of a communicator's rank, which may be on another node. Nothing if the trace has no
-  // process of it, or no global rank of that.
-  std::optional<uint64_t> GlobalOf(const collector::TracedProcess& process,
-                                   const collector::TracedCommunicator& communicator,
-                                   uint64_t rank) const {
-    const auto found = ranks_.find({NameOf(process, communicator), rank});
+  // Global rank of a rank of the communicator, which may be on another node. Nothing if the trace
+  // has no process of it, or no global rank of that.
+  std::optional<uint64_t> GlobalOf(const TracePlace& communicator, uint64_t rank) const {
+    const auto found = ranks_.find({NameIn(nodes_, communicator), rank});
     return found == ranks_.end() ? std::nullopt : std::optional(found->second);
   }
 
   // "rank 11", as its process is named; else "communicator rank 3".
-  std::string TextOf(const collector::TracedProcess& process,
-                     const collector::TracedCommunicator& communicator, uint64_t rank) const {
-    const std::optional<uint64_t> global = GlobalOf(process, communicator, rank);
+  std::string TextOf(const TracePlace& communicator, uint64_t rank) const {
+    const std::optional<uint64_t> global = GlobalOf(communicator, rank);
     return global ? fmt::format("rank {}", *global) : fmt::format("communicator rank {}", rank);
   }
 
  private:
+  const TracedNodes& nodes_;
   std::map<std::pair<CommunicatorName, uint64_t>, uint64_t> ranks_;
 };
 
