@@ -9,7 +9,9 @@
 namespace nccl_exporter::exporter {
 namespace {
 
+// Counts of a member before it is met, if it is new: none.
 const collector::CommunicatorSnapshot kNothing;
+const GroupMember kNew{.communicator = &kNothing};
 
 // The counts that a sum has of each type.
 constexpr auto FieldsOf(const collector::SizeClassSnapshot&) {
@@ -156,9 +158,12 @@ void KeptCounts::Begin(std::shared_ptr<const Book> book) {
   communicators_before_.clear();
   if (before_ == nullptr) return;
   for (const collector::ProcessSnapshot& process : before_->node->processes) {
-    for (const collector::CommunicatorSnapshot& communicator : process.communicators)
-      communicators_before_[KeyOf({.process = &process, .communicator = &communicator})] = {
-          .communicator = &communicator, .counts = before_->Of(process, communicator)};
+    for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
+      const GroupMember member{.process = &process,
+                               .communicator = &communicator,
+                               .counts = before_->Of(process, communicator)};
+      communicators_before_[KeyOf(member)] = member;
+    }
   }
 }
 
@@ -174,8 +179,7 @@ void KeptCounts::CountShared(SeriesGroup& group) {
     const CommunicatorKey key = KeyOf(member);
     const auto before = sum.members.insert(key).second ? communicators_before_.end()
                                                        : communicators_before_.find(key);
-    Add(member, before == communicators_before_.end() ? Counts{&kNothing} : before->second,
-        histograms_, sum);
+    Add(member, before == communicators_before_.end() ? kNew : before->second, histograms_, sum);
     int64_t& created = sum.communicator.created_realtime_ns;
     created = std::min(created, member.communicator->created_realtime_ns);
     members.insert(key);
@@ -210,7 +214,7 @@ void KeptCounts::Fill(const Sum& sum, SeriesGroup& group) {
   group.timed_by_ranks = &sum.timed_by_ranks;
 }
 
-KeptCounts::Counts KeptCounts::BeforeFolded(const GroupMember& member) const {
+GroupMember KeptCounts::BeforeFolded(const GroupMember& member) const {
   const auto found = communicators_before_.find(KeyOf(member));
   if (found != communicators_before_.end()) return found->second;
   const int64_t created_ns = member.communicator->is_overflow
@@ -218,11 +222,10 @@ KeptCounts::Counts KeptCounts::BeforeFolded(const GroupMember& member) const {
                                  : member.communicator->created_realtime_ns;
   const bool is_new =
       before_ != nullptr && created_ns >= before_->node->taken_realtime_ns - kLatestSightNs;
-  if (is_new) return {.communicator = &kNothing};
-  return {.communicator = member.communicator, .counts = member.counts};
+  return is_new ? kNew : member;
 }
 
-void KeptCounts::Add(const GroupMember& member, const Counts& before, Histograms histograms,
+void KeptCounts::Add(const GroupMember& member, const GroupMember& before, Histograms histograms,
                      Sum& sum) {
   const collector::CommunicatorSnapshot& now = *member.communicator;
   Increase::Add(now, *before.communicator, histograms, sum.communicator);

@@ -77,10 +77,6 @@ class KeptCounts {
   using CommunicatorKey = std::tuple<collector::FileKey, uint32_t, uint64_t, uint64_t, uint64_t>;
   static CommunicatorKey KeyOf(const GroupMember& member);
 
-  struct Counts {
-    const collector::CommunicatorSnapshot* communicator = nullptr;
-    const RankCounts* counts = nullptr;  // null: the book has none
-  };
   struct Sum {
     uint64_t uid = 0;  // of the first member
     collector::CommunicatorSnapshot communicator;
@@ -98,11 +94,11 @@ class KeptCounts {
   // A new sum counts since `created_realtime_ns`.
   Sum& SumOf(const SeriesGroup& group, int64_t created_realtime_ns);
   // Adds what the member has counted since `before`.
-  void Add(const GroupMember& member, const Counts& before, Histograms histograms, Sum& sum);
+  void Add(const GroupMember& member, const GroupMember& before, Histograms histograms, Sum& sum);
   TimedBytes& TimedFor(uint64_t ranks, Sum& sum);
   static void Fill(const Sum& sum, SeriesGroup& group);
   // The counts from which on those of a member of comm="other" are new.
-  Counts BeforeFolded(const GroupMember& member) const;
+  GroupMember BeforeFolded(const GroupMember& member) const;
 
   const Histograms histograms_;
   std::map<SharedLabels, Sum> sums_;
@@ -112,7 +108,7 @@ class KeptCounts {
       further_;  // numbers of ranks beyond the first of each label set, by user
   std::shared_ptr<const Book> latest_;  // null: there are no sums
   std::shared_ptr<const Book> before_;  // null: none is known
-  std::map<CommunicatorKey, Counts> communicators_before_;
+  std::map<CommunicatorKey, GroupMember> communicators_before_;
 };
 
 }  // namespace nccl_exporter::exporter
