@@ -46,13 +46,6 @@ trace_ring::Answer TraceSession::Keep(const trace_ring::ControlPage& page, uint6
   return Answer::kTaken;
 }
 
-void TraceSession::Answer(uint64_t generation, trace_ring::Answer answer, uint64_t session) {
-  trace_ring::ControlPage& page = file_->control;
-  StoreRelaxed(page.answer, static_cast<uint64_t>(answer));
-  StoreRelaxed(page.session, session);
-  StoreRelease(page.answered, generation);
-}
-
 // A request with records is settled when it is over; every other one at once.
 std::optional<uint64_t> TraceSession::Take(uint64_t now_ns) {
   const auto is_over = [&] {
@@ -75,7 +68,10 @@ std::optional<uint64_t> TraceSession::Take(uint64_t now_ns) {
       }
     }
     StoreRelaxed(taken_, generation);
-    Answer(generation, answer, session);
+    trace_ring::ControlPage& page = file_->control;
+    StoreRelaxed(page.answer, static_cast<uint64_t>(answer));
+    StoreRelaxed(page.session, session);
+    StoreRelease(page.answered, generation);
     StoreRelease(session_, session);
   }
   if (session() == 0) StoreRelaxed(settled_, generation);

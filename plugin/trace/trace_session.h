@@ -88,7 +88,6 @@ class TraceSession {
   }
   trace_ring::Answer Keep(const trace_ring::ControlPage& page, uint64_t now_ns,
                           uint64_t* wanted_level, uint64_t* end_realtime_ns);
-  void Answer(uint64_t generation, trace_ring::Answer answer, uint64_t session);
 
   trace_ring::File* file_;
   const AtomicU64* requested_;
