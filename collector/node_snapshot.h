@@ -129,17 +129,6 @@ struct NetworkBusBytes {
   }
 };
 
-// Adds `more` to `sum`, where it is known.
-template <typename Counts>
-void AddKnown(std::optional<Counts>& sum, const std::optional<Counts>& more) {
-  if (!more) return;
-  if (!sum) {
-    sum = more;
-  } else {
-    *sum += *more;
-  }
-}
-
 // Why a completed operation was not compared. Append only: each is a label value `reason`.
 enum class Uncompared : uint8_t {
   kRingOverrun,

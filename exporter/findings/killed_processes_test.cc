@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "exporter/findings/testing/hand_made_node.h"
 #include "exporter/findings/node_judge.h"
 #include "exporter/findings/node_troubles.h"
+#include "exporter/findings/testing/hand_made_node.h"
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -64,7 +64,7 @@ class LateRanks {
   };
   struct JobMemory {
     Judgements straggler = 0;     // in which any of its ranks here was one
-    Judgements late = 0;          // in which any was late or waited less, whatever the reason
+    Judgements late = 0;          // in which any was late, the last to enter, or waited less
     bool has_more_nodes = false;  // so that ranks of others may be late as often, unseen
     // Share of the time that the median process here is in kernels, by judgement, the latest first.
     std::vector<double> busy;
@@ -102,9 +102,9 @@ class LateRanks {
   // Called after all candidates of the judgement.
   void AddEvidence(const CommunicatorMemory& communicator, RankMemory& rank) const;
   void Confirm();
-  // Whether processes of the job wait more now than in judgements without a late rank, by a part of
-  // `cost`. They do not if the load of a rank elsewhere moved to one of this node. Where ranks here
-  // were late in half of the judgements or more, none moved.
+  // Whether processes of the job wait more now than in its even judgements, by a part of `cost`.
+  // They do not if the load of a rank elsewhere moved to one of this node. Where ranks here were
+  // late in half of the judgements or more, none moved.
   bool WaitsMore(const JobMemory& job, double cost) const;
   // The judgements of the latest so much time.
   Judgements Latest(Thresholds::Ns time) const;

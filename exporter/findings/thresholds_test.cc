@@ -42,8 +42,8 @@ TEST(ThresholdsTest, TheShippedFileIsWhatTheDaemonWasBuiltWith) {
 }
 
 TEST(ThresholdsTest, AFileChangesWhatItNames) {
-  const Thresholds read = ReadThresholds(
-      FileWith(R"({"hang-threshold": "10m", "straggler-threshold": 0.05, "halted-evaluations": 8})"));
+  const Thresholds read = ReadThresholds(FileWith(
+      R"({"hang-threshold": "10m", "straggler-threshold": 0.05, "halted-evaluations": 8})"));
   EXPECT_EQ(Seconds(read.hang_threshold), 600);
   EXPECT_EQ(Seconds(read.wait()), 150);
   EXPECT_EQ(Seconds(read.went_on()), 300);
@@ -72,7 +72,8 @@ TEST(ThresholdsTest, AWrongFileIsRefusedInOneLine) {
             "\"hang-threshold\" is not a duration from 1ms to 24h, such as \"90s\"");
   EXPECT_EQ(FaultOf(R"({"straggler-threshold": 3})"),
             "\"straggler-threshold\" is not a number between 0 and 1");
-  EXPECT_EQ(FaultOf(R"({"halted-evaluations": 1})"), "\"halted-evaluations\" is not a whole number from 2 to 60");
+  EXPECT_EQ(FaultOf(R"({"halted-evaluations": 1})"),
+            "\"halted-evaluations\" is not a whole number from 2 to 60");
   EXPECT_EQ(FaultOf(R"({"history": "30m"})"), "\"history\" is more than 63 intervals");
   EXPECT_EQ(FaultOf(R"({"window": "6m"})"), "\"window\" is more than 5m");
   EXPECT_THROW(ReadThresholds("/nowhere.json"), std::runtime_error);

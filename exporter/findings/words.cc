@@ -66,13 +66,14 @@ std::string RanksText(const std::vector<RankOnNode>& ranks, bool are_global) {
          });
 }
 
-MissingRanks MissingOf(const std::vector<RankOnNode>& ranks, std::set<uint64_t> others) {
+MissingRanks MissingOf(const std::vector<RankOnNode>& ranks) {
   const uint64_t all = ranks.front().communicator->ranks;
-  for (const RankOnNode& rank : ranks) others.insert(rank.communicator->rank);
-  others.erase(others.lower_bound(all), others.end());
-  MissingRanks missing{.count = all - others.size(), .first = {}};
+  std::set<uint64_t> here;
+  for (const RankOnNode& rank : ranks) here.insert(rank.communicator->rank);
+  here.erase(here.lower_bound(all), here.end());
+  MissingRanks missing{.count = all - here.size(), .first = {}};
   for (uint64_t rank = 0; rank < all && missing.first.size() < kMostFoundRanks; ++rank) {
-    if (!others.contains(rank)) missing.first.push_back(rank);
+    if (!here.contains(rank)) missing.first.push_back(rank);
   }
   return missing;
 }

@@ -50,9 +50,9 @@ struct MissingRanks {
   // At most kMostFoundRanks: the number of ranks comes from a file, and may be any.
   std::vector<uint64_t> first;
 };
-// `ranks` are those of one communicator that are here, at least one. Those in `others` are not
-// missing either. None is missing where NCCL does not report the number of ranks.
-MissingRanks MissingOf(const std::vector<RankOnNode>& ranks, std::set<uint64_t> others = {});
+// `ranks` are those of one communicator that are here, at least one. None is missing where NCCL
+// does not report the number of ranks.
+MissingRanks MissingOf(const std::vector<RankOnNode>& ranks);
 // "rank 1, 3 and 4 more".
 std::string MissingText(const MissingRanks& missing);
 

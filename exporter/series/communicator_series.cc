@@ -118,8 +118,10 @@ void CommunicatorSeries::AddFunctions() {
 void CommunicatorSeries::AddApiCalls() {
   for (const FunctionGroup& functions : functions_.all) {
     if (!WasUsed(*group_, functions)) continue;
-    std::optional<collector::FunctionSnapshot> sum;
-    AddCount(Metric::kApiCalls, CountsOf(*group_, functions, sum).calls,
+    uint64_t calls = 0;
+    for (const Function function : functions.members)
+      calls += group_->counted->functions[static_cast<size_t>(function)].calls;
+    AddCount(Metric::kApiCalls, calls,
              function_labels_[static_cast<size_t>(functions.members.front())]);
   }
 }
@@ -185,7 +187,7 @@ void CommunicatorSeries::AddKernelTime(const RankCounts& counts) {
 
 void CommunicatorSeries::AddSteps(const StepCounts& steps) {
   builder_.CountSince(steps.since_realtime_ns);
-  if (std::ranges::any_of(group_->members, &GroupMember::IsLowest))
+  if (group_->counts->node && group_->counts->node->is_lowest)
     AddCount(Metric::kRankSteps, steps.steps);
   AddStepWaits(steps);
 }
@@ -305,22 +307,22 @@ void CommunicatorSeries::AddHistogram(Metric metric, LabelsId variable_labels, d
 
 void CommunicatorSeries::AddDurations(Metric metric, const collector::FunctionSnapshot& counts,
                                       LabelsId collective, const LabelsId* sizes) {
-  collector::SizedDurations rest{
-      .counts = {}, .busy_ns = SumOfSizes(counts, {}, &collector::SizeClassSnapshot::busy_ns)};
-  const auto add = [&](LabelsId variable, uint64_t busy_ns, std::span<const uint64_t> durations) {
-    AddHistogram(metric, variable, static_cast<double>(busy_ns) / kNsPerSecond, durations);
-  };
-  if (!splits_durations_) return add(collective, rest.busy_ns, counts.duration);
-  rest.counts.assign(counts.duration.begin(), counts.duration.end());
+  if (!builder_.Serves(metric)) return;
+  const uint64_t busy_ns = SumOfSizes(counts, {}, &collector::SizeClassSnapshot::busy_ns);
+  const auto seconds = [](uint64_t ns) { return static_cast<double>(ns) / kNsPerSecond; };
+  if (!splits_durations_)
+    return AddHistogram(metric, collective, seconds(busy_ns), counts.duration);
+  collector::SizedDurations rest{.counts = {counts.duration.begin(), counts.duration.end()},
+                                 .busy_ns = busy_ns};
   for (size_t i = 0; i < counts.duration_by_size.size(); ++i) {
     const collector::SizedDurations& of_size = counts.duration_by_size[i];
     if (of_size.counts.empty()) continue;
     rest -= of_size;
-    add(sizes[i], of_size.busy_ns, of_size.counts);
+    AddHistogram(metric, sizes[i], seconds(of_size.busy_ns), of_size.counts);
   }
-  is_kept_ = false;
   if (std::ranges::any_of(rest.counts, [](uint64_t count) { return count != 0; }))
-    add(collective, rest.busy_ns, rest.counts);
+    builder_.Add(metric, group_labels_, collective, seconds(rest.busy_ns),
+                 builder_.Keep(std::move(rest.counts)));
 }
 
 }  // namespace nccl_exporter::exporter

@@ -74,7 +74,9 @@ const collector::FunctionSnapshot& CountsOf(const SeriesGroup& group,
                                             std::optional<collector::FunctionSnapshot>& sum) {
   if (functions.members.size() == 1) return CountsOf(group, functions.members.front());
   sum.emplace();
-  for (const Function function : functions.members) *sum += CountsOf(group, function);
+  for (const Function function : functions.members) {
+    if (WasUsed(group, function)) *sum += CountsOf(group, function);
+  }
   return *sum;
 }
 
@@ -129,6 +131,7 @@ std::array<uint64_t, collector::kTrafficCount> SumByTraffic(
     const SeriesGroup& group, uint64_t collector::SizeClassSnapshot::*count) {
   std::array<uint64_t, collector::kTrafficCount> sums{};
   for (size_t i = 0; i < kFunctionCount; ++i) {
+    if (!group.counted->functions.IsInUse(i)) continue;
     sums[static_cast<size_t>(collector::TrafficOf(static_cast<Function>(i)))] +=
         SumOfSizes(group.counted->functions[i], SizeRange{}, count);
   }

@@ -20,8 +20,8 @@
 namespace nccl_exporter::exporter {
 
 // Processes that have the same labels: a container that restarted in place, the same pid in two
-// containers without job labels, or a dropped label. Their counts are summed, those of departed
-// ones included. The sum is alive while one of them is, and stopped while one of them is.
+// containers without job labels, or a dropped label. Their counts are summed, those that
+// are gone included. The sum is alive while one of them is, and stopped while one of them is.
 //
 // A process that has ended is replaced by a later one of the same host name, as after a restart in
 // place: it has no state any more (GroupMember::is_replaced). One in another container is not, and

@@ -18,7 +18,7 @@ struct LateMeasures {
   bool is_late = false;          // it waits less than chance explains, or than its peers
   bool is_culprit = false;       // and is no victim of another late rank
   bool is_straggler = false;     // and is one of few
-  bool is_last_arriver = false;  // by the starts of kernels
+  bool is_last_arriver = false;  // by the durations of kernels
   double cost = 0;               // share of the time that the others lose, 0 to 1
   collector::ArrivalCounts arrivals = {};
 };
