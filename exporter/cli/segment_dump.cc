@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <span>
 #include <string_view>
 
+#include "exporter/text/text_line.h"
 #include "exporter/text/time_text.h"
 #include "exporter/text/utf8.h"
 
@@ -15,12 +15,6 @@ namespace nccl_exporter::exporter {
 namespace {
 
 constexpr double kNsPerSecond = 1e9;
-
-template <typename... Arguments>
-void Line(std::string& out, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-  fmt::format_to(std::back_inserter(out), format, std::forward<Arguments>(arguments)...);
-  out += '\n';
-}
 
 std::string Quoted(std::string_view text) {
   std::string quoted;

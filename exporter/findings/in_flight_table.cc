@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <vector>
 
 #include "exporter/findings/rank_view.h"
 #include "exporter/findings/words.h"
 #include "exporter/ledger/local_communicators.h"
+#include "exporter/text/text_line.h"
 #include "exporter/text/time_text.h"
 #include "exporter/text/utf8.h"
 
@@ -20,12 +20,6 @@ namespace {
 constexpr size_t kNameLimitBytes = 36;
 constexpr size_t kJobLimitBytes = 16;
 constexpr size_t kTableColumns = 118;
-
-template <typename... Arguments>
-void Line(std::string& out, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-  fmt::format_to(std::back_inserter(out), format, std::forward<Arguments>(arguments)...);
-  out += '\n';
-}
 
 // Findings that are listed; the page and --json have all of them.
 constexpr size_t kMostFindings = 8;

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "exporter/text/text_line.h"
 #include "exporter/text/utf8.h"
 #include "exporter/trace/certain_waits.h"
 #include "exporter/trace/trace_place.h"
@@ -23,12 +23,6 @@ using collector::TracedCommunicator;
 using collector::TracedProcess;
 
 constexpr double kNsPerMs = 1e6, kNsPerUs = 1e3, kNsPerSecond = 1e9;
-
-template <typename... Arguments>
-void Line(std::string& out, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-  fmt::format_to(std::back_inserter(out), format, std::forward<Arguments>(arguments)...);
-  out += '\n';
-}
 
 double Ms(int64_t ns) { return static_cast<double>(ns) / kNsPerMs; }
 double Us(int64_t ns) { return static_cast<double>(ns) / kNsPerUs; }
