@@ -174,12 +174,12 @@ bool ClockAlignment::Apply(const Meeting& meeting, ClockBounds& bounds, bool& ch
     ClockWindows& windows = bounds[member.clock];
     if (IsKnown(member.start_ns)) {
       if (most_ns < kMostTraceNs)
-        changes |= windows.LowerMost(Clamped(most_ns - member.start_ns), member.start_ns);
+        changes |= windows.Narrow({.most_ns = Clamped(most_ns - member.start_ns)}, member.start_ns);
       is_sound = is_sound && windows.IsSoundAt(member.start_ns);
     }
     if (IsKnown(member.stop_ns)) {
       if (least_ns > -kMostTraceNs)
-        changes |= windows.RaiseLeast(Clamped(least_ns - member.stop_ns), member.stop_ns);
+        changes |= windows.Narrow({.least_ns = Clamped(least_ns - member.stop_ns)}, member.stop_ns);
       is_sound = is_sound && windows.IsSoundAt(member.stop_ns);
     }
   }

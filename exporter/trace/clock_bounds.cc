@@ -11,23 +11,20 @@ size_t ClockWindows::IndexOf(int64_t time_ns) const {
       std::clamp<int64_t>(index, 0, static_cast<int64_t>(bounds.size()) - 1));
 }
 
-int64_t ClockWindows::MostLater(int64_t most_ns, int64_t later_ns) const {
-  if (!IsKnown(most_ns)) return collector::kMostTraceNs;
-  const double rate = later_ns >= 0 ? most_rate : least_rate;
-  return Clamped(most_ns + static_cast<int64_t>(std::ceil(static_cast<double>(later_ns) * rate)));
-}
-
-int64_t ClockWindows::LeastLater(int64_t least_ns, int64_t later_ns) const {
-  if (!IsKnown(least_ns)) return -collector::kMostTraceNs;
-  const double rate = later_ns >= 0 ? least_rate : most_rate;
-  return Clamped(least_ns + static_cast<int64_t>(std::floor(static_cast<double>(later_ns) * rate)));
+OffsetBounds ClockWindows::Later(const OffsetBounds& then, int64_t later_ns) const {
+  const double least_ns = static_cast<double>(later_ns) * (later_ns >= 0 ? least_rate : most_rate);
+  const double most_ns = static_cast<double>(later_ns) * (later_ns >= 0 ? most_rate : least_rate);
+  OffsetBounds later;
+  if (IsKnown(then.least_ns))
+    later.least_ns = Clamped(then.least_ns + static_cast<int64_t>(std::floor(least_ns)));
+  if (IsKnown(then.most_ns))
+    later.most_ns = Clamped(then.most_ns + static_cast<int64_t>(std::ceil(most_ns)));
+  return later;
 }
 
 OffsetBounds ClockWindows::At(int64_t time_ns) const {
   const size_t index = IndexOf(time_ns);
-  const int64_t later_ns = time_ns - MiddleOf(index);
-  return {.least_ns = LeastLater(bounds[index].least_ns, later_ns),
-          .most_ns = MostLater(bounds[index].most_ns, later_ns)};
+  return Later(bounds[index], time_ns - MiddleOf(index));
 }
 
 void ClockWindows::Fix(int64_t offset_ns) {
@@ -35,19 +32,13 @@ void ClockWindows::Fix(int64_t offset_ns) {
   std::ranges::fill(bounds, OffsetBounds{.least_ns = offset_ns, .most_ns = offset_ns});
 }
 
-bool ClockWindows::LowerMost(int64_t most_ns, int64_t time_ns) {
+bool ClockWindows::Narrow(const OffsetBounds& at, int64_t time_ns) {
   const size_t index = IndexOf(time_ns);
-  const int64_t moved_ns = MostLater(most_ns, MiddleOf(index) - time_ns);
-  if (moved_ns >= bounds[index].most_ns) return false;
-  bounds[index].most_ns = moved_ns;
-  return true;
-}
-
-bool ClockWindows::RaiseLeast(int64_t least_ns, int64_t time_ns) {
-  const size_t index = IndexOf(time_ns);
-  const int64_t moved_ns = LeastLater(least_ns, MiddleOf(index) - time_ns);
-  if (moved_ns <= bounds[index].least_ns) return false;
-  bounds[index].least_ns = moved_ns;
+  const OffsetBounds moved = Later(at, MiddleOf(index) - time_ns);
+  OffsetBounds& known = bounds[index];
+  if (moved.least_ns <= known.least_ns && moved.most_ns >= known.most_ns) return false;
+  known.least_ns = std::max(known.least_ns, moved.least_ns);
+  known.most_ns = std::min(known.most_ns, moved.most_ns);
   return true;
 }
 
@@ -60,8 +51,7 @@ bool ClockWindows::Drift(bool& changes) {
   bool is_sound = true;
   const auto carry = [&](size_t from, size_t to) {
     const int64_t from_ns = MiddleOf(from), to_ns = MiddleOf(to);
-    changes |= LowerMost(MostLater(bounds[from].most_ns, to_ns - from_ns), to_ns);
-    changes |= RaiseLeast(LeastLater(bounds[from].least_ns, to_ns - from_ns), to_ns);
+    changes |= Narrow(Later(bounds[from], to_ns - from_ns), to_ns);
     is_sound = is_sound && IsSoundAt(to_ns);
   };
   for (size_t i = 1; i < bounds.size(); ++i) carry(i - 1, i);

@@ -55,8 +55,7 @@ struct ClockWindows {
   // The offset is this all the time.
   void Fix(int64_t offset_ns);
   // Takes over bounds of a moment. Whether anything changed.
-  bool LowerMost(int64_t most_ns, int64_t time_ns);
-  bool RaiseLeast(int64_t least_ns, int64_t time_ns);
+  bool Narrow(const OffsetBounds& at, int64_t time_ns);
   // False if the bounds contradict each other.
   bool IsSoundAt(int64_t time_ns) const;
   // Carries bounds from window to window, both ways. False if they contradict each other.
@@ -70,8 +69,7 @@ struct ClockWindows {
     return origin_ns + static_cast<int64_t>(index) * length_ns + length_ns / 2;
   }
   // Bounds of a moment, moved by `later_ns`; negative: to an earlier one. Each side for itself.
-  int64_t MostLater(int64_t most_ns, int64_t later_ns) const;
-  int64_t LeastLater(int64_t least_ns, int64_t later_ns) const;
+  OffsetBounds Later(const OffsetBounds& then, int64_t later_ns) const;
 };
 
 using ClockBounds = std::vector<ClockWindows>;  // by clock, all against one of them
