@@ -21,12 +21,18 @@
 
 namespace nccl_exporter::exporter {
 
-// Without systemd every function does nothing.
+// Without systemd every function does nothing. Messages need no further descriptor: a process that
+// has none left is alive, and must be able to say so.
 class ServiceNotifier {
  public:
   // Removes $NOTIFY_SOCKET, $WATCHDOG_USEC and $WATCHDOG_PID from the environment. Call before
   // other threads start, because no thread may read the environment meanwhile.
   ServiceNotifier();
+  ~ServiceNotifier() {
+    if (socket_ >= 0) close(socket_);
+  }
+  ServiceNotifier(const ServiceNotifier&) = delete;
+  ServiceNotifier& operator=(const ServiceNotifier&) = delete;
 
   void Ready() const { Send("READY=1"); }
   void Stopping() const { Send("STOPPING=1"); }
@@ -53,11 +59,14 @@ class ServiceNotifier {
 
   void Send(const std::string& message) const;
 
-  std::string path_;  // of the socket; empty: there is none
+  const std::string path_;  // of systemd's socket; empty: there is none
+  const int socket_;        // descriptor of the sender; -1: none
   std::optional<std::chrono::nanoseconds> watchdog_interval_;
 };
 
-inline ServiceNotifier::ServiceNotifier() : path_(Take("NOTIFY_SOCKET")) {
+inline ServiceNotifier::ServiceNotifier()
+    : path_(Take("NOTIFY_SOCKET")),
+      socket_(path_.empty() ? -1 : socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
   const std::optional<int64_t> period_us = Number(Take("WATCHDOG_USEC"));
   const std::optional<int64_t> pid = Number(Take("WATCHDOG_PID"));
   const bool is_for_us = !path_.empty() && (!pid || *pid == getpid());
@@ -72,15 +81,12 @@ inline ServiceNotifier::ServiceNotifier() : path_(Take("NOTIFY_SOCKET")) {
 inline void ServiceNotifier::Send(const std::string& message) const {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path_.empty() || path_.size() >= sizeof address.sun_path) return;
-  const int sender = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (sender < 0) return;
+  if (socket_ < 0 || path_.size() >= sizeof address.sun_path) return;
   std::memcpy(address.sun_path, path_.data(), path_.size());
   if (path_[0] == '@') address.sun_path[0] = '\0';  // an abstract name
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path_.size());
-  sendto(sender, message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT,
+  sendto(socket_, message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT,
          reinterpret_cast<const sockaddr*>(&address), size);
-  close(sender);
 }
 
 }  // namespace nccl_exporter::exporter

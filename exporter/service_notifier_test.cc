@@ -3,6 +3,7 @@
 #include "exporter/service_notifier.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -58,6 +59,23 @@ TEST(ServiceNotifierTest, TellsASocketWithAnAbstractNameOrAPath) {
     EXPECT_EQ(std::getenv("NOTIFY_SOCKET"), nullptr) << "children would speak for the service";
     EXPECT_FALSE(notifier.watchdog_interval());
   }
+}
+
+// Regression: a socket for each message was lost where there was no descriptor for it, and systemd
+// killed a daemon that was alive.
+TEST(ServiceNotifierTest, TellsWithoutAFurtherDescriptor) {
+  const std::string name = "@nccl-exporter-test-" + std::to_string(getpid());
+  const Receiver systemd(name);
+  setenv("NOTIFY_SOCKET", name.c_str(), 1);
+  const ServiceNotifier notifier;
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  EXPECT_EQ(dup(0), -1);
+  notifier.Alive();
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(systemd.Receive(), "WATCHDOG=1");
 }
 
 TEST(ServiceNotifierTest, IsSilentWithoutSystemd) {
