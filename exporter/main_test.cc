@@ -279,6 +279,23 @@ TEST(MainTest, AnUnusableCertificateIsARuntimeFailure) {
             "nccl-exporter: " + TemporaryDirectory() + "/missing.pem: No such file or directory\n");
 }
 
+TEST(MainTest, APolicyThatLeavesNoVersionOfTlsIsARuntimeFailure) {
+  const std::string config = TemporaryDirectory() + "/tls13.yml";
+  const std::string policy = TemporaryDirectory() + "/gnutls.config";
+  const TestAuthority authority;
+  const TestAuthority::Issued issued = authority.Issue({"IP:127.0.0.1"});
+  std::ofstream(TemporaryDirectory() + "/policy.pem") << issued.certificate;
+  std::ofstream(TemporaryDirectory() + "/policy.key") << issued.key;
+  std::ofstream(config) << "tls_server_config: {cert_file: policy.pem, key_file: policy.key, "
+                           "min_version: TLS13}\n";
+  std::ofstream(policy) << "[overrides]\ndisabled-version = tls1.3\n";
+  ChildProcess daemon({kDaemon, "--web.listen-address=127.0.0.1:0", "--web.config.file=" + config},
+                      {{"GNUTLS_SYSTEM_PRIORITY_FILE", policy}});
+  EXPECT_EQ(daemon.Wait(), 1);
+  EXPECT_THAT(OnlyLine(daemon.ErrorOutput()),
+              testing::StartsWith("nccl-exporter: TLS versions from min_version on: "));
+}
+
 TEST(MainTest, ListensAtTheSocketThatSystemdPasses) {
   // As systemd does: the socket is file descriptor 3, and the environment says for which process.
   const std::string command =

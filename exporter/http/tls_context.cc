@@ -21,6 +21,8 @@ constexpr std::array<const char*, 4> kPriorities{
     "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:%SERVER_PRECEDENCE",
     "NORMAL:-VERS-ALL:+VERS-TLS1.3:%SERVER_PRECEDENCE"};
 
+constexpr const char* kVersionsFault = "TLS versions from min_version on";
+
 gnutls_datum_t Datum(const std::string& text) {
   return {.data = reinterpret_cast<unsigned char*>(const_cast<char*>(text.data())),
           .size = static_cast<unsigned>(text.size())};
@@ -83,6 +85,15 @@ bool HasAllowedName(const gnutls_datum_t& der, const std::vector<std::string>& a
   return std::ranges::find_first_of(names, allowed) != names.end();
 }
 
+// The versions from the least one on. What the system's policy of GnuTLS leaves of them may be too
+// little.
+std::shared_ptr<gnutls_priority_st> VersionsFrom(TlsVersion least) {
+  gnutls_priority_t made = nullptr;
+  Require(gnutls_priority_init(&made, kPriorities[static_cast<size_t>(least)], nullptr),
+          kVersionsFault);
+  return {made, gnutls_priority_deinit};
+}
+
 // Every certificate in the files must be readable.
 TlsContext::Credentials MakeCredentials(const TlsContext::Files& files,
                                         const TlsContext::Credentials* /*in_force*/) {
@@ -91,7 +102,8 @@ TlsContext::Credentials MakeCredentials(const TlsContext::Files& files,
   gnutls_certificate_credentials_t made = nullptr;
   Require(gnutls_certificate_allocate_credentials(&made), "TLS credentials");
   TlsContext::Credentials credentials{.config = files.config,
-                                      .keys = {made, gnutls_certificate_free_credentials}};
+                                      .keys = {made, gnutls_certificate_free_credentials},
+                                      .versions = VersionsFrom(files.config.min_version)};
   const gnutls_datum_t chain = Datum(files.certificate.text);
   const gnutls_datum_t key = Datum(files.key.text);
   const int status = gnutls_certificate_set_x509_key_mem(made, &chain, &key, GNUTLS_X509_FMT_PEM);
@@ -148,9 +160,7 @@ TlsContext::TlsContext(const TlsConfigSource& source, std::string& error)
 std::shared_ptr<const void> TlsContext::Prepare(gnutls_session_t session) {
   std::shared_ptr<const Credentials> credentials = credentials_.Current();
   const TlsConfig& config = credentials->config;
-  Require(gnutls_priority_set_direct(session, kPriorities[static_cast<size_t>(config.min_version)],
-                                     nullptr),
-          "TLS versions");
+  Require(gnutls_priority_set(session, credentials->versions.get()), kVersionsFault);
   gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, credentials->keys.get());
   gnutls_certificate_server_set_request(session, RequestOf(config.client_auth));
   // The place for what a cache of sessions needs, which there is none of. The session's own pointer

@@ -31,6 +31,7 @@ class TlsContext {
   struct Credentials {
     TlsConfig config;
     std::shared_ptr<gnutls_certificate_credentials_st> keys;
+    std::shared_ptr<gnutls_priority_st> versions;
   };
 
   // Reads configuration and files for the first time; a fault is put into `error`, one line.

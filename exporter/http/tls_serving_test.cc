@@ -60,6 +60,12 @@ class TlsServingTest : public testing::Test {
     EXPECT_EQ(error.find('\n'), std::string::npos);
     return error;
   }
+  // A client that speaks TLS 1.0 to 1.`minor`.
+  ClientTls UpTo(int minor) const {
+    ClientTls client = anybody_;
+    client.newest_minor = minor;
+    return client;
+  }
   int StatusFor(const ClientTls& client) const {
     return GetByTls(server_.ports()[0], "/", client).status;
   }
@@ -88,9 +94,8 @@ TEST_F(TlsServingTest, ARequestWithoutTlsGetsNoAnswer) {
 
 TEST_F(TlsServingTest, RefusesOldVersions) {
   Start();
-  ClientTls old = anybody_;
-  old.up_to_tls_11 = true;
-  EXPECT_EQ(StatusFor(old), 0);
+  EXPECT_EQ(StatusFor(UpTo(2)), 200);
+  EXPECT_EQ(StatusFor(UpTo(1)), 0);
 }
 
 TEST_F(TlsServingTest, TakesUpACertificateThatIsReplaced) {
@@ -180,9 +185,17 @@ TEST_F(TlsServingTest, AGivenCertificateMustBeGood) {
 TEST_F(TlsServingTest, SpeaksTheOldVersionsThatItIsTold) {
   config_.min_version = TlsVersion::kTls10;
   Start();
-  ClientTls old = anybody_;
-  old.up_to_tls_11 = true;
-  EXPECT_EQ(StatusFor(old), 200);
+  EXPECT_EQ(StatusFor(UpTo(0)), 200);
+}
+
+TEST_F(TlsServingTest, SpeaksNoVersionBelowTheLeast) {
+  config_.min_version = TlsVersion::kTls11;
+  Start();
+  EXPECT_EQ(StatusFor(UpTo(1)), 200);
+  EXPECT_EQ(StatusFor(UpTo(0)), 0);
+  config_.min_version = TlsVersion::kTls13;
+  EXPECT_EQ(StatusFor(UpTo(3)), 200);
+  EXPECT_EQ(StatusFor(UpTo(2)), 0);
 }
 
 TEST_F(TlsServingTest, SaysWhatIsWrongAtTheStart) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <memory>
 
@@ -43,11 +44,13 @@ void UseTls(CURL* curl, const ClientTls& tls) {
     curl_easy_setopt(curl, CURLOPT_SSLCERT, tls.certificate_file.c_str());
     curl_easy_setopt(curl, CURLOPT_SSLKEY, tls.key_file.c_str());
   }
-  if (tls.up_to_tls_11) {
-    curl_easy_setopt(curl, CURLOPT_SSLVERSION,
-                     (long{CURL_SSLVERSION_TLSv1_1} << 16) | long{CURL_SSLVERSION_TLSv1_0});
-    curl_easy_setopt(curl, CURLOPT_SSL_CIPHER_LIST, "ALL:@SECLEVEL=0");
-  }
+  constexpr std::array kNewest{long{CURL_SSLVERSION_MAX_TLSv1_0}, long{CURL_SSLVERSION_MAX_TLSv1_1},
+                               long{CURL_SSLVERSION_MAX_TLSv1_2},
+                               long{CURL_SSLVERSION_MAX_TLSv1_3}};
+  curl_easy_setopt(curl, CURLOPT_SSLVERSION,
+                   kNewest.at(static_cast<size_t>(tls.newest_minor)) | CURL_SSLVERSION_TLSv1_0);
+  // OpenSSL speaks versions below 1.2 at its lowest level of security only.
+  if (tls.newest_minor < 2) curl_easy_setopt(curl, CURLOPT_SSL_CIPHER_LIST, "ALL:@SECLEVEL=0");
 }
 
 HttpAnswer RequestUrl(const std::string& url, const std::string& method,

@@ -14,12 +14,12 @@ struct HttpAnswer {
   std::string body;                            // unchanged, compressed or not
 };
 
-// Files for TLS: the trusted authority, and the client's certificate and key. Empty: none.
+// TLS of a client. Files: the trusted authority, and the client's certificate and key. Empty: none.
 struct ClientTls {
   std::string ca_file;
   std::string certificate_file = {};
   std::string key_file = {};
-  bool up_to_tls_11 = false;
+  int newest_minor = 3;  // it speaks TLS 1.0 to this version
 };
 
 // `headers` are whole lines, "Accept: text/plain".
