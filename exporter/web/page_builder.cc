@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <ranges>
 #include <utility>
 
 #include "exporter/exposition/encoder.h"
@@ -67,10 +68,11 @@ void PageBuilder::Build(Round& round) {
   }
 }
 
-// Pages of one format follow each other.
+// Pages of one format follow each other, the compressed one first: the room that is left may be
+// enough for it alone.
 void PageBuilder::Encode(const Exposition& exposition, Collect collect, Round& round) {
   std::optional<Format> encoded;
-  for (auto& [kind, page] : round.pages) {
+  for (auto& [kind, page] : std::views::reverse(round.pages)) {
     if (kind.collect != collect) continue;
     if (encoded != kind.format) {
       body_.clear();

@@ -140,6 +140,39 @@ TEST_F(PageBuilderTest, AFailureReachesThoseWhoWaitAndEndsWithTheRound) {
   EXPECT_NE(Get(builder, kText, Far()), nullptr);
 }
 
+// Regression: the plain page was kept first, and took the room of the compressed one.
+TEST_F(PageBuilderTest, ACompressedPageComesBeforeThePlainOne) {
+  AnswerBudget budget(4000);  // bytes: enough for one of the two
+  std::atomic<size_t> held = 0;
+  budget.SetGiveWay([&] {
+    held = budget.held();
+    return false;
+  });
+  std::latch has_begun(1);
+  std::latch may_end(1);
+  std::atomic<int> expositions = 0;
+  PageBuilder builder(
+      [&](Collect) {
+        if (++expositions == 1) {
+          has_begun.count_down();
+          may_end.wait();
+        }
+        Exposition exposition = Numbered(5);
+        exposition.families[0].help = std::string(3950, 'h');
+        return exposition;
+      },
+      budget);
+  constexpr PageKind kCompressed{.format = Format::kText, .is_compressed = true};
+  Get(builder, kText, Past());
+  has_begun.wait();
+  for (const PageKind& kind : {kText, kCompressed}) Get(builder, kind, Past());  // in one round
+  may_end.count_down();
+  EXPECT_NE(Get(builder, kCompressed, Far()), nullptr);
+  Get(builder, kCompressed, Far());
+  EXPECT_GT(held, 0u);
+  EXPECT_LT(held, 1000u) << "the compressed page has its room when the plain one finds none";
+}
+
 TEST_F(PageBuilderTest, SaysWhyThereIsNoPage) {
   AnswerBudget budget(10);  // bytes: less than a page
   std::latch may_begin(1);
