@@ -197,7 +197,7 @@ std::string TopScreen(const collector::NodeSnapshot& node, const NodeHistory& hi
   std::ranges::stable_sort(communicators, {}, [](const CommunicatorOnNode& c) { return c.key.id; });
   PutFoundFirst(judgement, communicators);
   const RankViews found =
-      RankViewsOf(communicators, node.taken_realtime_ns, history, judgement, RankSort::kRank);
+      RankViewsOf(communicators, node.taken_realtime_ns, history, judgement);
   const size_t most =
       view.rows == 0 ? std::numeric_limits<size_t>::max() : std::max<size_t>(view.rows, 2) - 1;
   TopLines lines{Head(node, communicators.size())};

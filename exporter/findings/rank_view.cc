@@ -4,12 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <functional>
 #include <map>
 #include <set>
-#include <sstream>
 #include <tuple>
 
 #include "exporter/findings/words.h"
@@ -106,36 +103,11 @@ bool IsIdleAlone(const CommunicatorOnNode& of) {
   return of.ranks.size() == 1 && of.key.ranks == 1 && of.oldest_start_ns == kNothingInFlight;
 }
 
-void Sort(std::vector<RankView>& ranks, RankSort sort) {
+void Sort(std::vector<RankView>& ranks) {
   std::ranges::stable_sort(ranks, {}, [](const RankView& line) {
-    return std::tuple(line.communicator, line.of->key.id, line.rank->communicator->rank);
+    return std::tuple(!line.is_culprit, !line.is_waiting, line.communicator, line.of->key.id,
+                      line.rank->communicator->rank);
   });
-  if (sort == RankSort::kRank)
-    std::ranges::stable_sort(ranks, std::greater(), &RankView::is_waiting);
-  if (sort == RankSort::kAge)
-    std::ranges::stable_sort(ranks, std::greater(), &RankView::age_seconds);
-  if (sort == RankSort::kLate)
-    std::ranges::stable_sort(ranks, std::greater(), &RankView::last_share);
-  if (sort == RankSort::kBehind) std::ranges::stable_sort(ranks, std::greater(), &RankView::behind);
-  std::ranges::stable_sort(ranks, std::greater(), &RankView::is_culprit);
-}
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lower;
-}
-
-bool Has(const RankView& line, const std::string& word) {
-  const collector::CommunicatorSnapshot& here = *line.rank->communicator;
-  const std::array numbers{fmt::format("rank={}", here.rank), fmt::format("gpu={}", here.gpu_index),
-                           fmt::format("pid={}", line.rank->process->pid)};
-  if (word.find('=') != std::string::npos) return std::ranges::count(numbers, word) != 0;
-  if (std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; }))
-    return std::ranges::any_of(
-        numbers, [&](const std::string& number) { return number.ends_with('=' + word); });
-  return Lower(line.communicator).find(word) != std::string::npos ||
-         line.state.find(word) != std::string::npos;
 }
 
 }  // namespace
@@ -183,7 +155,7 @@ RankView RankViewOf(const CommunicatorOnNode& of, const RankOnNode& rank, int64_
 }
 
 RankViews RankViewsOf(const std::vector<CommunicatorOnNode>& communicators, int64_t now_ns,
-                      const NodeHistory& history, const Judgement& judgement, RankSort sort) {
+                      const NodeHistory& history, const Judgement& judgement) {
   const std::vector<std::string> names = CommunicatorNames(communicators);
   RankViews found;
   for (size_t i = 0; i < communicators.size(); ++i) {
@@ -200,7 +172,7 @@ RankViews RankViewsOf(const std::vector<CommunicatorOnNode>& communicators, int6
       std::ranges::move(views, std::back_inserter(found.ranks));
     }
   }
-  Sort(found.ranks, sort);
+  Sort(found.ranks);
   return found;
 }
 
@@ -213,12 +185,6 @@ void PutFoundFirst(const Judgement& judgement, std::vector<CommunicatorOnNode>& 
     const auto place = places.find(communicator.key);
     return place == places.end() ? places.size() : place->second;
   });
-}
-
-void Filter(std::string_view filter, std::vector<RankView>& ranks) {
-  std::istringstream words{Lower(filter)};
-  for (std::string word; words >> word;)
-    std::erase_if(ranks, [&](const RankView& line) { return !Has(line, word); });
 }
 
 }  // namespace nccl_exporter::exporter

@@ -3,10 +3,8 @@
 // same. Pure functions, for any thread.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "collector/node_snapshot.h"
@@ -14,27 +12,8 @@
 #include "exporter/ledger/local_communicators.h"
 #include "exporter/ledger/node_history.h"
 #include "exporter/text/text_table.h"
-#include "proto/code_table.h"
 
 namespace nccl_exporter::exporter {
-
-// Order of the ranks. The key `s` of `top` selects the next one.
-enum class RankSort : uint8_t { kRank, kAge, kLate, kBehind, kCount };
-inline constexpr CodeTable<RankSort> kRankSorts{{
-    {RankSort::kRank, "rank", "by rank"},
-    {RankSort::kAge, "age", "longest in flight first"},
-    {RankSort::kLate, "late", "most often the last to enter first"},
-    {RankSort::kBehind, "behind", "furthest behind first"},
-}};
-static_assert(IsInOrder(kRankSorts));
-
-// File and slot identify a rank, whatever the order is.
-struct RankId {
-  collector::FileKey file;
-  uint32_t slot = 0;
-
-  auto operator<=>(const RankId&) const = default;
-};
 
 // Points into the snapshot and into the communicator that it was made of, which must outlive it.
 struct RankView {
@@ -51,7 +30,6 @@ struct RankView {
   bool is_culprit = false;  // of a finding that costs time
   bool is_waiting = false;  // for a culprit
 
-  RankId id() const { return {rank->process->file, rank->communicator->slot}; }
   // After the first rank on the node, per compared operation; not a number if there is none.
   double MeanLatenessSeconds() const;
   std::string LastText() const;  // "83 %"; "-" if nothing was compared
@@ -66,15 +44,11 @@ struct RankViews {
   uint64_t folded = 0;  // communicators of one rank that do nothing
 };
 
-// Culprits first, then by `sort`; by rank, those that wait for them come second. Equal ones stand
-// by communicator and rank, so that rows keep their places. Ranks that are alone in their
-// communicator, with nothing in flight and in no finding, are folded.
+// Culprits first, then those that wait for them. Equal ones stand by communicator and rank, so that
+// rows keep their places. Ranks that are alone in their communicator, with nothing in flight and in
+// no finding, are folded.
 RankViews RankViewsOf(const std::vector<CommunicatorOnNode>& communicators, int64_t now_ns,
-                      const NodeHistory& history, const Judgement& judgement, RankSort sort);
-
-// Leaves those that have all words of `filter`: "rank=3", "gpu=3", "pid=5829", a number that is one
-// of these, or a part of the communicator's name or of the state.
-void Filter(std::string_view filter, std::vector<RankView>& ranks);
+                      const NodeHistory& history, const Judgement& judgement);
 
 enum class RankColumns : uint8_t { kTop, kInFlight };
 
