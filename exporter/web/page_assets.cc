@@ -33,22 +33,13 @@ void Replace(std::string& text, std::string_view placeholder, std::string_view v
   }
 }
 
-// `text` for the content of an element, or for an attribute in double quotes.
-std::string HtmlText(std::string_view text) {
-  std::string html(text);
-  Replace(html, "&", "&amp;");
-  Replace(html, "<", "&lt;");
-  Replace(html, "\"", "&quot;");
-  return html;
-}
-
 }  // namespace
 
 PageAssets::PageAssets(std::string_view telemetry_path) {
   for (const auto& [file, text] : kPageFiles) {
     std::string page(text);
     Replace(page, "{{version}}", kVersion);
-    Replace(page, "{{metrics}}", HtmlText(telemetry_path.substr(1)));
+    Replace(page, "{{metrics}}", telemetry_path.substr(1));
     const std::string path =
         file == "index.html" ? std::string(kLandingPath) : '/' + std::string(file);
     Add(path, ContentTypeOf(file), std::move(page));
