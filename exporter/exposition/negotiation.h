@@ -4,7 +4,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -12,7 +11,6 @@
 namespace nccl_exporter::exporter {
 
 enum class Format : uint8_t { kText, kOpenMetrics, kProtobuf };
-inline constexpr size_t kFormatCount = 3;
 
 // The format that `accept` prefers among those that we have; text 0.0.4 where it names none of
 // them.

@@ -122,6 +122,9 @@ std::string_view TypeName(MetricType type) {
   return type == MetricType::kHistogram ? "histogram" : "gauge";
 }
 
+// A family with its samples, in one of the formats.
+using AppendFamily = void (*)(const Exposition& exposition, const Family& family, std::string& out);
+
 void AppendText(const Exposition& exposition, const Family& family, std::string& out) {
   AppendLine("HELP", family.name, Escaped(family.help, false), out);
   AppendLine("TYPE", family.name, TypeName(family.type), out);
@@ -136,15 +139,25 @@ void AppendOpenMetrics(const Exposition& exposition, const Family& family, std::
   AppendSamples(exposition, family, CanonicalBoundText, out);
 }
 
-}  // namespace
-
-void Encode(Format format, const Exposition& exposition, std::string& out) {
-  if (format == Format::kProtobuf) return EncodeProtobuf(exposition, out);
-  const auto append = format == Format::kText ? AppendText : AppendOpenMetrics;
+void AppendFamilies(const Exposition& exposition, AppendFamily append, std::string& out) {
   for (const Family& family : exposition.families) {
     if (!family.series.empty()) append(exposition, family, out);
   }
-  if (format == Format::kOpenMetrics) out.append("# EOF\n");
+}
+
+}  // namespace
+
+void Encode(Format format, const Exposition& exposition, std::string& out) {
+  switch (format) {
+    case Format::kText:
+      return AppendFamilies(exposition, AppendText, out);
+    case Format::kOpenMetrics:
+      AppendFamilies(exposition, AppendOpenMetrics, out);
+      out.append("# EOF\n");
+      return;
+    case Format::kProtobuf:
+      return EncodeProtobuf(exposition, out);
+  }
 }
 
 }  // namespace nccl_exporter::exporter

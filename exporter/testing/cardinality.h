@@ -18,6 +18,8 @@
 
 namespace nccl_exporter::exporter {
 
+inline constexpr size_t kFormatCount = 3;  // of Format
+
 // One family in the scrape. Bytes are those that the family adds to a body, uncompressed; a family
 // compresses no better alone than in a body, so there is no compressed size of one.
 struct FamilyCost {
