@@ -184,9 +184,10 @@ void DaemonMetrics::AddTo(Exposition& exposition) const {
   // Files in /proc cost more to read than a small scrape to make.
   constexpr auto kLast = static_cast<size_t>(Metric::kProcessThreads);
   for (auto i = static_cast<size_t>(Metric::kProcessCpu); i <= kLast; ++i) {
-    const std::optional<double> value =
-        exposition.families[i].is_served ? ProcessReading(static_cast<Metric>(i)) : std::nullopt;
-    if (value) builder.Add(static_cast<Metric>(i), kNoLabels, kNoLabels, *value);
+    const auto metric = static_cast<Metric>(i);
+    if (!builder.Serves(metric)) continue;
+    const std::optional<double> value = ProcessReading(metric);
+    if (value) builder.Add(metric, kNoLabels, kNoLabels, *value);
   }
 }
 
