@@ -17,7 +17,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <string_view>
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -117,15 +116,14 @@ std::string ListeningSockets::BindPath(const std::string& path) {
 
 std::string ListeningSockets::Bind(const std::vector<std::string>& addresses) {
   for (const std::string& address : addresses) {
-    if (address == kPassedSockets) {
-      const std::string error = TakeFromSystemd();
-      if (!error.empty()) return error;
-      continue;
-    }
+    const bool is_passed = address == kPassedSockets;
     const bool is_path = address.find('/') != std::string::npos;
-    const std::string error = is_path ? BindPath(address) : BindOne(address);
+    std::string error = is_passed ? TakeFromSystemd()
+                        : is_path ? BindPath(address)
+                                  : BindOne(address);
     if (error.empty()) continue;
     Close();
+    if (is_passed) return error;
     return "cannot listen at " + address + ": " + error;
   }
   return "";
