@@ -140,9 +140,10 @@ ShownJudgement Shown(ShownJudgement of_daemon, Judgement own, int64_t own_since_
   return of_daemon;
 }
 
-DaemonWatch::DaemonWatch(AskDaemon ask) : ask_(std::move(ask)) {
+DaemonWatch::DaemonWatch(AskDaemon ask)
+    : ask_(std::move(ask)),
+      first_screen_at_(std::chrono::steady_clock::now() + kFirstScreenPatience) {
   Ask();
-  question_.wait_for(kFirstScreenPatience);
 }
 
 void DaemonWatch::Ask() {
@@ -151,7 +152,7 @@ void DaemonWatch::Ask() {
 }
 
 ShownJudgement DaemonWatch::Latest() {
-  if (question_.valid() && question_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
+  if (question_.valid() && question_.wait_until(first_screen_at_) == std::future_status::ready)
     latest_ = question_.get();
   if (!question_.valid() && std::chrono::steady_clock::now() >= asked_at_ + kDaemonInterval) Ask();
   return latest_;

@@ -67,20 +67,22 @@ inline constexpr std::chrono::seconds kDaemonInterval{2};
 // A first screen is late by at most this much, so that it can show the daemon's judgement.
 inline constexpr std::chrono::milliseconds kFirstScreenPatience{500};
 
-// The daemon's judgement for a screen: Latest() never waits. Its end waits for a question that
-// is under way, at most kDaemonPatience.
+// The daemon's judgement for a screen. Its end waits for a question that is under way, at most
+// kDaemonPatience.
 class DaemonWatch {
  public:
-  // Asks at once, and waits for the answer for kFirstScreenPatience.
+  // Asks at once, and does not wait.
   explicit DaemonWatch(AskDaemon ask);
 
-  // The latest answer.
+  // The latest answer. Waits for the first one until kFirstScreenPatience after the start, and for
+  // no other.
   ShownJudgement Latest();
 
  private:
   void Ask();
 
   const AskDaemon ask_;
+  const std::chrono::steady_clock::time_point first_screen_at_;
   std::chrono::steady_clock::time_point asked_at_;
   ShownJudgement latest_{.judgement = {}, .why_not_of_daemon = "the daemon has not answered yet"};
   std::future<ShownJudgement> question_;  // valid while one is under way; last: it uses `ask_`

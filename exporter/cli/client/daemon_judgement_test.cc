@@ -155,20 +155,25 @@ TEST(ShownJudgementTest, SaysWhoseItIs) {
   EXPECT_EQ(json(shown.Json()), (json{{"by", "daemon"}, {"since", 1700000000}, {"reason", ""}}));
 }
 
-TEST(DaemonWatchTest, TheFirstScreenHasTheFirstAnswer) {
-  DaemonWatch watch([] { return ShownJudgement{.judgement = {}, .is_of_daemon = true}; });
-  EXPECT_TRUE(watch.Latest().is_of_daemon);
-}
-
-TEST(DaemonWatchTest, ADaemonThatDoesNotAnswerHoldsNoScreen) {
-  std::promise<void> released;
-  std::shared_future<void> release = released.get_future().share();
-  DaemonWatch watch([release] {
+// A daemon that answers when it is released.
+class DaemonWatchTest : public testing::Test {
+ protected:
+  std::promise<void> released_;
+  DaemonWatch watch_{[release = released_.get_future().share()] {
     release.wait();
     return ShownJudgement{.judgement = {}, .is_of_daemon = true};
-  });
-  EXPECT_EQ(watch.Latest().why_not_of_daemon, "the daemon has not answered yet");
-  released.set_value();
+  }};
+};
+
+// Regression: the wait for the answer was before the first snapshot, and not beside it.
+TEST_F(DaemonWatchTest, TheFirstScreenHasTheAnswerThatComesMeanwhile) {
+  released_.set_value();
+  EXPECT_TRUE(watch_.Latest().is_of_daemon);
+}
+
+TEST_F(DaemonWatchTest, ADaemonThatDoesNotAnswerHoldsNoScreen) {
+  EXPECT_EQ(watch_.Latest().why_not_of_daemon, "the daemon has not answered yet");
+  released_.set_value();
 }
 
 }  // namespace
