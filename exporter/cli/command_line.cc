@@ -92,10 +92,13 @@ std::vector<const CLI::App*> CommandLine::Commands() const {
   return commands;
 }
 
+std::vector<const CLI::Option*> CommandLine::OptionsOf(const CLI::App& app) {
+  return app.get_options([](const CLI::Option* option) { return !option->get_group().empty(); });
+}
+
 std::vector<std::string> CommandLine::FlagsOf(const CLI::App& app) {
   std::vector<std::string> flags;
-  for (const CLI::Option* const option :
-       app.get_options([](const CLI::Option* one) { return !one->get_group().empty(); })) {
+  for (const CLI::Option* const option : OptionsOf(app)) {
     for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
   }
   return flags;

@@ -42,7 +42,9 @@ class CommandLine {
   const CLI::App& program() const { return app_; }
   // As it is typed: "trace merge".
   static std::string NameOf(const CLI::App& command);
-  // Those that the help shows.
+  // Flags and arguments that the help shows.
+  static std::vector<const CLI::Option*> OptionsOf(const CLI::App& app);
+  // Names of these flags: "--json".
   static std::vector<std::string> FlagsOf(const CLI::App& app);
 
  private:

@@ -33,8 +33,7 @@ std::string SpellingOf(const CLI::Option& option) {
 }
 
 void AddOptions(const CLI::App& app, std::string& page) {
-  for (const CLI::Option* const option : app.get_options()) {
-    if (option->get_group().empty()) continue;
+  for (const CLI::Option* const option : CommandLine::OptionsOf(app)) {
     page += ".TP\n\\fB" + Roff(SpellingOf(*option)) + "\\fR";
     if (option->get_items_expected_max() > 0 && !option->get_positional()) page += " \\fIVALUE\\fR";
     page += '\n' + Roff(option->get_description());
