@@ -62,13 +62,6 @@ std::string TopOnce(const TopBooks& books, const AskDaemon& daemon, const Thresh
   return TopScreen(*node, history, shown.judgement, view) + (shown.is_of_daemon ? "" : kOnceLine);
 }
 
-void Scroll(Key key, TopView& view) {
-  if (key == Key::kUp) view.first -= std::min<size_t>(view.first, 1);
-  if (key == Key::kPageUp) view.first -= std::min(view.first, view.page);
-  if (key == Key::kDown) view.first += 1;
-  if (key == Key::kPageDown) view.first += view.page;
-}
-
 // Shows a screen per interval, until the user or a signal ends it. Keys are answered at once, from
 // the snapshot that is shown.
 void ShowTop(const TopBooks& books, const AskDaemon& daemon, const Thresholds& thresholds,

@@ -190,14 +190,20 @@ std::string LastLine(size_t ranks, const TopView& view) {
 
 }  // namespace
 
+void Scroll(Key key, TopView& view) {
+  if (key == Key::kUp) view.first -= std::min<size_t>(view.first, 1);
+  if (key == Key::kPageUp) view.first -= std::min(view.first, view.page);
+  if (key == Key::kDown) view.first += 1;
+  if (key == Key::kPageDown) view.first += view.page;
+}
+
 std::string TopScreen(const collector::NodeSnapshot& node, const NodeHistory& history,
                       const Judgement& judgement, TopView& view) {
   std::vector<CommunicatorOnNode> communicators = CommunicatorsOnNode(node);
   // An order that stays.
   std::ranges::stable_sort(communicators, {}, [](const CommunicatorOnNode& c) { return c.key.id; });
   PutFoundFirst(judgement, communicators);
-  const RankViews found =
-      RankViewsOf(communicators, node.taken_realtime_ns, history, judgement);
+  const RankViews found = RankViewsOf(communicators, node.taken_realtime_ns, history, judgement);
   const size_t most =
       view.rows == 0 ? std::numeric_limits<size_t>::max() : std::max<size_t>(view.rows, 2) - 1;
   TopLines lines{Head(node, communicators.size())};

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// TopScreen(), the text of `nccl-exporter top`. A pure function, for any thread.
+// TopScreen(), the text of `nccl-exporter top`, and what keys change in it. Functions of their
+// arguments alone, for any thread.
 #pragma once
 
 #include <cstddef>
 #include <string>
 
 #include "collector/node_snapshot.h"
+#include "exporter/cli/terminal.h"
 #include "exporter/findings/node_judge.h"
 #include "exporter/ledger/node_history.h"
 
@@ -24,7 +26,11 @@ struct TopView {
 // room that findings leave, and what the ranks do not need. Each line ends in a line feed, and
 // there are `view.rows`, but at least two. No line is wider than `view.columns`. Control characters
 // in text of other processes are replaced, because a terminal would execute them.
+// It keeps the place in the table of ranks, `view.first`, on the last page.
 std::string TopScreen(const collector::NodeSnapshot& node, const NodeHistory& history,
                       const Judgement& judgement, TopView& view);
+
+// Moves `view` by a rank or by a page of the latest screen. Other keys change nothing.
+void Scroll(Key key, TopView& view);
 
 }  // namespace nccl_exporter::exporter

@@ -119,7 +119,7 @@ TEST_F(TopScreenTest, NamesHoldNoControlSequences) {
   EXPECT_THAT(text, testing::Not(testing::HasSubstr("\x1b")));
 }
 
-TEST(TopScreenOfNothingTest, IsTwoHeads) {
+TEST(TopScreenOfNothingTest, SaysThatThereIsNoProcess) {
   TopView view;
   EXPECT_THAT(TopScreen({}, {}, {}, view), testing::HasSubstr("0 processes"));
 }
@@ -255,6 +255,21 @@ TEST_F(TopScreenTest, ShowsAPageOfRanksAndNoneBeyondTheLast) {
   view.first = 1000;
   EXPECT_THAT(screen().back(), testing::HasSubstr("-48 of 48"));
   EXPECT_EQ(view.first, 48 - view.page);
+}
+
+TEST(ScrollTest, MovesByARankOrAPageAndNotAboveTheFirst) {
+  TopView view{.first = 5, .page = 10};
+  const auto first_after = [&](Key key) {
+    Scroll(key, view);
+    return view.first;
+  };
+  EXPECT_EQ(first_after(Key::kDown), 6u);
+  EXPECT_EQ(first_after(Key::kPageDown), 16u);
+  EXPECT_EQ(first_after(Key::kNothing), 16u);
+  EXPECT_EQ(first_after(Key::kUp), 15u);
+  EXPECT_EQ(first_after(Key::kPageUp), 5u);
+  EXPECT_EQ(first_after(Key::kPageUp), 0u);
+  EXPECT_EQ(first_after(Key::kUp), 0u);
 }
 
 TEST_F(TopScreenTest, CommunicatorsOfOneNameAreToldApartByTheirMembers) {
