@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The manual page and the completion for bash, made from the commands and flags of the program.
 #include <string_view>
-#include <vector>
 
 #include "exporter/cli/command_line.h"
 #include "exporter/text/version.h"

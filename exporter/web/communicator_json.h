@@ -3,7 +3,6 @@
 // thread.
 #pragma once
 
-#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string_view>
 
 #include "exporter/findings/findings_json.h"
 #include "exporter/ledger/watched_directories.h"

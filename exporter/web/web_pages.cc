@@ -6,7 +6,10 @@
 #include <optional>
 #include <utility>
 
+#include "exporter/web/web_paths.h"
+
 namespace nccl_exporter::exporter {
+
 WebPages::WebPages(BookSource& books, ScrapePage& scrape_page, const NodeWatch& watch,
                    AnswerBudget& budget, DaemonFacts facts, TracePage* trace)
     : books_(books),

@@ -12,7 +12,6 @@
 #include "exporter/web/node_api.h"
 #include "exporter/web/page_assets.h"
 #include "exporter/web/scrape_page.h"
-#include "exporter/web/web_paths.h"
 
 namespace nccl_exporter::exporter {
 

@@ -19,6 +19,7 @@
 #include "exporter/testing/gunzip.h"
 #include "exporter/testing/http_client.h"
 #include "exporter/testing/promtool.h"
+#include "exporter/web/web_paths.h"
 
 namespace nccl_exporter::exporter {
 namespace {
