@@ -5,9 +5,9 @@
 #include <crypt.h>
 #include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
+#include <strings.h>
 
 #include <algorithm>
-#include <cctype>
 #include <memory>
 #include <stdexcept>
 
@@ -51,12 +51,9 @@ bool Matches(const std::string& password, const std::string& hash) {
 std::optional<std::pair<std::string, std::string>> ParseBasicAuthorization(
     std::string_view header) {
   constexpr std::string_view kScheme = "basic ";
-  const bool is_basic =
-      header.size() > kScheme.size() &&
-      std::equal(kScheme.begin(), kScheme.end(), header.begin(), [](char expected, char c) {
-        return expected == std::tolower(static_cast<unsigned char>(c));
-      });
-  if (!is_basic) return std::nullopt;
+  if (header.size() <= kScheme.size() ||
+      strncasecmp(header.data(), kScheme.data(), kScheme.size()) != 0)
+    return std::nullopt;
   header.remove_prefix(std::min(header.find_first_not_of(' ', kScheme.size()), header.size()));
   const std::optional<std::string> text = DecodeBase64(std::string(header));
   // bcrypt ends a password at a zero byte: what follows would not be checked.
