@@ -10,7 +10,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +17,8 @@
 #include <cstring>
 #include <optional>
 #include <string>
+
+#include "exporter/text/number_in.h"
 
 namespace nccl_exporter::exporter {
 
@@ -51,10 +52,8 @@ class ServiceNotifier {
   }
 
   static std::optional<int64_t> Number(const std::string& text) {
-    int64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    const bool is_number = error == std::errc() && end == text.data() + text.size() && number > 0;
-    return is_number ? std::optional(number) : std::nullopt;
+    const std::optional<int64_t> number = NumberIn<int64_t>(text);
+    return number && *number > 0 ? number : std::nullopt;
   }
 
   void Send(const std::string& message) const;

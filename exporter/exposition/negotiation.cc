@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <optional>
 
+#include "exporter/text/number_in.h"
+
 namespace nccl_exporter::exporter {
 namespace {
 
@@ -43,11 +45,7 @@ std::string_view TakePart(std::string_view& rest, char separator) {
 
 // A decimal number without exponent.
 std::optional<double> NumberOf(std::string_view text) {
-  double number = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(number)
-                                                                  : std::nullopt;
+  return NumberIn<double>(text, std::chars_format::fixed);
 }
 
 // 0 for what is no number from 0 to 1: Prometheus 2.49.0 sends q=2 with its last choice, which must

@@ -13,10 +13,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+
+#include "exporter/text/number_in.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -68,10 +69,7 @@ int Listen(const addrinfo& address) {
 // The value of a variable as a number, or -1.
 int Number(const char* variable) {
   const char* const text = std::getenv(variable);
-  int number = -1;
-  if (text == nullptr) return -1;
-  const char* const end = text + std::strlen(text);
-  return std::from_chars(text, end, number).ptr == end ? number : -1;
+  return text == nullptr ? -1 : NumberIn<int>(text).value_or(-1);
 }
 
 // Whether it is what we were promised: a stream socket that listens. Anything else would fail at

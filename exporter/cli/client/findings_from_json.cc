@@ -2,7 +2,6 @@
 #include "exporter/cli/client/findings_from_json.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "exporter/findings/words.h"
+#include "exporter/text/number_in.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -83,14 +83,14 @@ std::optional<collector::CommunicatorKey> Communicator(const Json& finding) {
   if (finding.at("comm").is_null()) return std::nullopt;
   constexpr size_t kDigits = 16;
   const std::string id = Text(finding, "comm");
-  collector::CommunicatorKey key{.ranks = Count(finding, "ranks"),
-                                 .uid = Count(finding, "uid"),
-                                 .job = Text(finding, "nccl_job"),
-                                 .name_space = Text(finding, "namespace")};
-  const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), key.id, 16);
-  if (error != std::errc() || end != id.data() + id.size() || id.size() != kDigits)
+  const std::optional<uint64_t> number = NumberIn<uint64_t>(id, 16);
+  if (!number || id.size() != kDigits)
     throw std::invalid_argument("'comm' is no number of 16 digits");
-  return key;
+  return collector::CommunicatorKey{.id = *number,
+                                    .ranks = Count(finding, "ranks"),
+                                    .uid = Count(finding, "uid"),
+                                    .job = Text(finding, "nccl_job"),
+                                    .name_space = Text(finding, "namespace")};
 }
 
 // The number of ranks beyond those of the list; those of an unknown standing are among them.

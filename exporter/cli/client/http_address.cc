@@ -4,17 +4,12 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
+
+#include "exporter/text/number_in.h"
 
 namespace nccl_exporter::exporter {
 namespace {
-
-bool IsPort(std::string_view text) {
-  uint16_t port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  return error == std::errc() && end == text.data() + text.size() && port != 0;
-}
 
 // Takes `begin` away; false if it is not there.
 bool Skip(std::string_view begin, std::string_view& text) {
@@ -55,7 +50,8 @@ std::optional<HttpAddress> ParseHttpAddress(std::string_view url, std::string& f
   const size_t colon = url.rfind(':');
   const bool has_port = colon != std::string_view::npos && !url.ends_with(']');
   address.port = has_port ? url.substr(colon + 1) : address.is_tls ? "443" : "80";
-  if (!IsPort(address.port)) return refuse("its port is no number of 1 to 65535");
+  if (NumberIn<uint16_t>(address.port).value_or(0) == 0)
+    return refuse("its port is no number of 1 to 65535");
   std::string_view host = has_port ? url.substr(0, colon) : url;
   const bool has_brackets = host.starts_with('[') && host.ends_with(']');
   if (has_brackets) host = host.substr(1, host.size() - 2);

@@ -11,12 +11,13 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
-#include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
+
+#include "exporter/text/number_in.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -30,13 +31,6 @@ constexpr size_t kReceivedBytes = 16384;  // a record of TLS
 constexpr std::array kSystemTrust{"/etc/ssl/certs/ca-certificates.crt",
                                   "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"};
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
-
-std::optional<size_t> NumberOf(std::string_view text, int base) {
-  size_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 // The value of a field of a head without the empty line at its end, in lower case and without
 // blanks before it. Empty where the head has no such field.
@@ -53,7 +47,7 @@ int StatusOf(std::string_view line) {
   constexpr std::string_view kVersion = "HTTP/1.";
   constexpr size_t kStatusAt = sizeof("HTTP/1.1 ") - 1, kDigits = 3;
   if (!line.starts_with(kVersion) || line.size() < kStatusAt + kDigits) return 0;
-  return static_cast<int>(NumberOf(line.substr(kStatusAt, kDigits), 10).value_or(0));
+  return static_cast<int>(NumberIn<size_t>(line.substr(kStatusAt, kDigits), 10).value_or(0));
 }
 
 // The body that chunks of HTTP/1.1 carry; nothing if one of them is not whole or not right.
@@ -64,7 +58,7 @@ std::optional<std::string> JoinChunks(std::string_view text) {
     if (line_end == std::string_view::npos) return std::nullopt;
     const std::string_view line = text.substr(0, line_end);
     // Extensions follow a semicolon, and nobody uses them.
-    const std::optional<size_t> size = NumberOf(line.substr(0, line.find(';')), 16);
+    const std::optional<size_t> size = NumberIn<size_t>(line.substr(0, line.find(';')), 16);
     text.remove_prefix(line_end + 2);
     if (!size || *size > text.size()) return std::nullopt;
     if (*size == 0) return body;  // fields may follow, and say nothing of the body
@@ -252,7 +246,7 @@ bool TakeApart(std::string_view text, bool is_over, PlainAnswer& answer) {
     if (body) answer.body = *std::move(body);
     return body.has_value();
   }
-  const std::optional<size_t> length = NumberOf(FieldOf(head, "content-length"), 10);
+  const std::optional<size_t> length = NumberIn<size_t>(FieldOf(head, "content-length"), 10);
   if (!length || rest.size() < *length) return false;
   answer.body = rest.substr(0, *length);
   return true;

@@ -4,12 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include "exporter/findings/words.h"
+#include "exporter/text/number_in.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -47,12 +48,10 @@ std::string FaultOf(const PlainAnswer& answer, const std::string& where) {
 }
 
 double NumberOf(const std::string& text) {
-  double number = 0;
   const std::string_view digits = std::string_view(text).substr(text.starts_with('+') ? 1 : 0);
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (error != std::errc() || end != digits.data() + digits.size())
-    throw std::invalid_argument("a value is no number");
-  return number;
+  const std::optional<double> number = NumberIn<double>(digits);
+  if (!number) throw std::invalid_argument("a value is no number");
+  return *number;
 }
 
 Sample SampleOf(const Json& one) {
