@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <fstream>
 #include <memory>
+#include <system_error>
 #include <thread>
 
 #include "collector/node_snapshot.h"
@@ -24,7 +26,7 @@ namespace {
 using collector::SegmentWriterV1;
 
 // resources.limits.memory of the Kubernetes manifests and the chart.
-constexpr double kLimitMebibytes = 256;
+[[maybe_unused]] constexpr double kLimitMebibytes = 256;
 constexpr size_t kSizeHistograms = 11;
 constexpr uid_t kOther = 65534;
 // Both quotes and backslashes take two bytes in an answer.
@@ -96,6 +98,17 @@ void PutCommunicator(size_t slot, size_t number, size_t functions, SegmentWriter
   }
 }
 
+// The words of a file, shared with those who read it.
+uint64_t* Mapped(const std::string& path, size_t bytes) {
+  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (file < 0) throw std::system_error(errno, std::generic_category(), path);
+  void* const words = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  const int error = errno;
+  close(file);
+  if (words == MAP_FAILED) throw std::system_error(error, std::generic_category(), path);
+  return static_cast<uint64_t*>(words);
+}
+
 // A segment of a process that lives, with communicators whose every counter grows.
 class ForgedSegment {
  public:
@@ -112,10 +125,7 @@ class ForgedSegment {
     segment.Publish();
     segment.WriteTo(path);
     bytes_ = segment.bytes().size();
-    const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    words_ =
-        static_cast<uint64_t*>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
-    close(file);
+    words_ = Mapped(path, bytes_);
     holder_ = std::make_unique<collector::LockHolder>(path);
   }
   ForgedSegment(const ForgedSegment&) = delete;
@@ -233,7 +243,10 @@ TEST_P(ForgedMemory, IsBelowTheChartsLimitWhateverClientsAskFor) {
   const double peak = PeakMebibytes(daemon.process().pid());
   std::printf("%.0f MiB at most\n", peak);
   EXPECT_GT(peak, 50) << "the forged communicators are not served";
+// Memory of a sanitizer is not the daemon's own.
+#if !defined(NCCL_EXPORTER_ASAN) && !defined(NCCL_EXPORTER_TSAN)
   EXPECT_LT(peak, kLimitMebibytes);
+#endif
 }
 
 // The room for communicators is by memory: one of all functions takes that of six.
