@@ -11,22 +11,32 @@
 namespace nccl_exporter::exporter {
 namespace {
 
+// Copies of what names a process, by process of the latest snapshot.
+using SeenProcesses =
+    std::map<const collector::ProcessSnapshot*, std::shared_ptr<const collector::ProcessSnapshot>>;
+
 // Copies what names a rank. Its counts may be large, and say nothing once it is gone.
-void Describe(const RankOnNode& rank, SeenRank& seen) {
+void Describe(const RankOnNode& rank, SeenProcesses& processes, SeenRank& seen) {
   const collector::ProcessSnapshot& process = *rank.process;
-  seen.process.file = process.file;
-  seen.process.pid = process.pid;
-  seen.process.uid = process.uid;
-  seen.process.host_name = process.host_name;
-  seen.process.identity = process.identity;
-  seen.process.first_communicator = process.first_communicator;
+  std::shared_ptr<const collector::ProcessSnapshot>& copy = processes[&process];
+  if (copy == nullptr) {
+    collector::ProcessSnapshot named;
+    named.file = process.file;
+    named.pid = process.pid;
+    named.uid = process.uid;
+    named.host_name = process.host_name;
+    named.identity = process.identity;
+    named.first_communicator = process.first_communicator;
+    copy = std::make_shared<const collector::ProcessSnapshot>(std::move(named));
+  }
+  seen.process = copy;
   seen.communicator = *rank.communicator;
   seen.communicator.functions = {};
   seen.communicator.in_flight = {};
 }
 
 void Update(const GraphCommunicator& communicator, const GraphRank& rank, int64_t taken_ns,
-            SeenRank& seen) {
+            SeenProcesses& processes, SeenRank& seen) {
   seen.is_absent = !rank.is_here;
   seen.has_waited =
       communicator.is_still && (seen.has_waited || (rank.waits && communicator.has_waited));
@@ -34,7 +44,7 @@ void Update(const GraphCommunicator& communicator, const GraphRank& rank, int64_
                               ? std::min(seen.halted_snapshots + 1, kHaltedSnapshots)
                               : 0;
   if (!rank.is_here) return;
-  Describe(rank.rank, seen);
+  Describe(rank.rank, processes, seen);
   if (rank.rank.process->is_alive) {
     seen.ended_realtime_ns = 0;
   } else if (seen.ended_realtime_ns == 0) {
@@ -46,6 +56,7 @@ void Update(const GraphCommunicator& communicator, const GraphRank& rank, int64_
 
 void HangMemory::Record(const std::vector<GraphJob>& graphs, int64_t taken_realtime_ns) {
   std::map<collector::CommunicatorKey, SeenCommunicator> kept;
+  SeenProcesses processes;
   for (const GraphJob& job : graphs) {
     for (const GraphCommunicator& communicator : job.communicators) {
       // The node of the map stays in its place: the graph points to absent ranks in it.
@@ -60,7 +71,8 @@ void HangMemory::Record(const std::vector<GraphJob>& graphs, int64_t taken_realt
       }
       for (auto& [number, rank] : seen.ranks) rank.is_absent = true;
       for (const GraphRank& rank : communicator.ranks)
-        Update(communicator, rank, taken_realtime_ns, seen.ranks[rank.rank.communicator->rank]);
+        Update(communicator, rank, taken_realtime_ns, processes,
+               seen.ranks[rank.rank.communicator->rank]);
     }
   }
   communicators_ = std::move(kept);

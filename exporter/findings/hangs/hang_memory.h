@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "collector/node_snapshot.h"
@@ -18,9 +19,10 @@ struct GraphJob;
 
 inline constexpr size_t kMaxAbsentRanks = collector::kMaxCommunicators;
 
-// Copy of a rank as it was seen last, about 1 KB.
+// Copy of a rank as it was seen last, about 1 KB, and of its process, which may be 7 KB: the ranks
+// of a process share that.
 struct SeenRank {
-  collector::ProcessSnapshot process;            // without communicators
+  std::shared_ptr<const collector::ProcessSnapshot> process;  // without communicators
   collector::CommunicatorSnapshot communicator;  // without counts of functions and operations
   // At the latest Record(). One snapshot may lack a rank whose slot changed while it was read.
   bool is_absent = false;

@@ -36,9 +36,9 @@ GraphCommunicator CommunicatorOf(const CommunicatorOnNode& found, const HangMemo
   }
   for (const auto& [number, rank] : seen) {
     if (!rank.is_absent || numbers.contains(number)) continue;
-    if (cut.contains(rank.process.file)) continue;
+    if (cut.contains(rank.process->file)) continue;
     communicator.ranks.push_back(
-        {.rank = {&rank.process, &rank.communicator}, .seen = &rank, .is_here = false});
+        {.rank = {rank.process.get(), &rank.communicator}, .seen = &rank, .is_here = false});
     numbers.insert(number);
   }
   communicator.may_be_cut = !cut.empty();
