@@ -137,4 +137,11 @@ static_assert(IsInOrder(kLosses));
 
 constexpr const LossTraits& TraitsOf(Loss loss) { return RowIn(kLosses, loss); }
 
+// Losses of operations that the plugin should have followed. A communicator that drifts is not
+// followed by design, and an operation that finalize gives up was followed.
+constexpr bool IsUnfollowed(Loss loss) {
+  return TraitsOf(loss).kind == LossKind::kDropped && loss != Loss::kIncompleteAtFinalize &&
+         loss != Loss::kCommunicatorDrifting;
+}
+
 }  // namespace nccl_exporter

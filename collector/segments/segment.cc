@@ -65,9 +65,7 @@ uint64_t Segment::KeepLastState(const ReadTerms& terms, const FileErrors& errors
   const FileStamp stamp = Stamp();
   const bool is_new = !exit_monotonic_ns_ || read_stamp_ != stamp;
   // The user's next process makes the file read-only: that is no sign of life.
-  const bool has_written = !exit_monotonic_ns_ || !read_stamp_ ||
-                           read_stamp_->bytes != stamp.bytes ||
-                           read_stamp_->modified_realtime_ns != stamp.modified_realtime_ns;
+  const bool has_written = !exit_monotonic_ns_ || !read_stamp_ || !read_stamp_->HasContentOf(stamp);
   if ((is_new || IsReadDue(terms)) && !IsReadRecently(terms)) {
     Take(Read(terms), stamp, terms, errors);
     kept_monotonic_ns_ = terms.now.monotonic_ns;

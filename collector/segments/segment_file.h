@@ -35,6 +35,9 @@ struct FileStamp {
 
   explicit FileStamp(const struct stat& status);
   bool operator==(const FileStamp&) const = default;
+  bool HasContentOf(const FileStamp& other) const {
+    return modified_realtime_ns == other.modified_realtime_ns && bytes == other.bytes;
+  }
 };
 
 class SegmentFile : public SegmentSource {

@@ -203,7 +203,7 @@ TEST(OptionsTest, BadValuesAreNamedInOneLine) {
       {"--web.health-address", {"9829", "::1:9829", "", ":80s"}},
       {"--web.telemetry-path",
        {"metrics", "/", "", "/-/ready", "/-/healthy", "/api/v1/node", "/page.js", "/a?b", "/a#b",
-        "/a b", "/a//b", "/../a", "/a%20"}},
+        "/a b", "/a//b", "/../a", "/a%20", "/a\"b", "/a<b", "/a&b"}},
       {"--segment.dir", {""}},
       {"--segment.retention",
        {"", "-1", "5 m", "5x", "m", "1m1h", "1m1m", "1.5h", "9999d", "99999999999999999999"}},

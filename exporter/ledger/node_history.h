@@ -2,9 +2,9 @@
 // NodeHistory, what the communicators of this node did in each of the latest steps.
 //
 // A step holds only what happened in it. Memory is bounded by kHistorySteps times kHistorySeries
-// (some 0.6 KB each, where durations of every length occur), kHistoryRanks (0.3 KB),
-// kHistoryTraffic (48 bytes) and kHistoryLosses (40 bytes): some 85 MB at most. Copies share the
-// steps, which never change.
+// (some 0.6 KB each, where durations of every length occur), kHistoryRanks (0.5 KB, with the waits
+// of kMostStepWaits), kHistoryTraffic (48 bytes) and kHistoryLosses (40 bytes): by these sizes some
+// 110 MB at most. Copies share the steps, which never change.
 #pragma once
 
 #include <array>

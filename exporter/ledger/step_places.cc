@@ -2,6 +2,7 @@
 #include "exporter/ledger/step_places.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace nccl_exporter::exporter {
 namespace {

@@ -45,11 +45,6 @@ bool IsReplaced(const collector::ProcessSnapshot& process, const ProcessGroup& g
 
 }  // namespace
 
-bool IsUnfollowed(Loss loss) {
-  return TraitsOf(loss).kind == LossKind::kDropped && loss != Loss::kIncompleteAtFinalize &&
-         loss != Loss::kCommunicatorDrifting;
-}
-
 std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& cache, KeptCounts& kept,
                                         ReplacedProcesses& replaced) {
   std::vector<ProcessGroup> processes;

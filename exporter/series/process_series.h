@@ -20,8 +20,8 @@
 namespace nccl_exporter::exporter {
 
 // Processes that have the same labels: a container that restarted in place, the same pid in two
-// containers without job labels, or a dropped label. Their counts are summed, those that
-// are gone included. The sum is alive while one of them is, and stopped while one of them is.
+// containers without job labels, or a dropped label. Their counts are summed, those that are
+// gone included. The sum is alive while one of them is, and stopped while one of them is.
 //
 // A process that has ended is replaced by a later one of the same host name, as after a restart in
 // place: it has no state any more (GroupMember::is_replaced). One in another container is not, and
@@ -43,10 +43,6 @@ struct ProcessGroup {
 // All processes of a book, and in `replaced` the ended ones among them that another one replaces.
 std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& labels, KeptCounts& kept,
                                         ReplacedProcesses& replaced);
-
-// Losses of operations that the plugin should have followed. A communicator that drifts is not
-// followed by design, and an operation that finalize gives up was followed.
-bool IsUnfollowed(Loss loss);
 
 // Communicators in use that are folded into comm="other", by process.
 using UnservedCommunicators = std::map<const collector::ProcessSnapshot*, uint64_t>;

@@ -12,6 +12,7 @@
 #include <random>
 
 namespace nccl_exporter::exporter {
+
 std::string WriteNewFile(const std::string& path, std::string_view content) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {

@@ -20,6 +20,7 @@ inline constexpr std::string_view kContentSecurityPolicy =
 
 class PageAssets {
  public:
+  // `telemetry_path` as --web.telemetry-path takes it: without characters that HTML must escape.
   explicit PageAssets(std::string_view telemetry_path);
 
   // The file at `request.path`, or its headers only if the client already has it. Status 404 for

@@ -70,16 +70,18 @@ void TrainingProcess::AddRank(int rank) {
   const auto use_gpu = [cuda = cuda_, node = shape.NodeOf(rank), gpu = shape.LocalRankOf(rank)] {
     if (cuda != nullptr) cuda->SetDevice(node, gpu);
   };
-  const auto make_sink = [&play = options_.play, &truths = truths_.emplace_back()](
+  const bool is_exact = options_.play.lists_operations || options_.play.faults.Any();
+  const auto make_sink = [&play = options_.play, is_exact, &truths = truths_.emplace_back()](
                              const Communicator& its_shape) -> GroundTruthSink& {
     const uint64_t ranks =
         play.release.DescribesCommunicatorAtInit() ? static_cast<uint64_t>(its_shape.ranks()) : 0;
-    return truths.emplace_back(ranks, play.release, play.lists_operations || play.faults.Any());
+    return truths.emplace_back(ranks, play.release, is_exact);
   };
   communicators_.push_back(std::make_unique<CommunicatorSet>(
       options_.play, workload_.communicators(), plugin_, rank, use_gpu, make_sink));
-  // A late poll finds only the work that came until then: no thread runs ahead.
-  const int64_t most_ahead_ns = options_.play.faults.Any() ? 0 : EventQueue::kMostAheadNs;
+  // A late poll finds only the work that came until then, and no operation of those that are listed
+  // is delivered before its end: no thread runs ahead.
+  const int64_t most_ahead_ns = is_exact ? 0 : EventQueue::kMostAheadNs;
   ranks_.push_back(std::make_unique<Rank>(
       rank, clock, clock_mode_, options_.play.release.HasProfilerThread(), use_gpu, most_ahead_ns));
 }

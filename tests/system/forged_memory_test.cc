@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the daemon in its worst case: one user forges as many communicators as are followed,
+// Memory of the daemon in its worst case: two users forge as many communicators as are followed,
 // with every function, all histograms and the longest labels, while clients ask for everything and
 // the history of the node is full.
 #include <fcntl.h>

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "exporter/findings/words.h"
-#include "exporter/series/process_series.h"
+#include "proto/loss.h"
 
 namespace nccl_exporter::exporter {
 namespace {

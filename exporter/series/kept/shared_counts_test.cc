@@ -104,7 +104,7 @@ TEST(SharedCountsTest, SumsThatAreFullStayFull) {
   }
 }
 
-// `sized` has histograms by size, until it runs out of them.
+// The first member has histograms by size, until it runs out of them.
 TEST(SharedCountsTest, DurationsBySizeAndTheRestAreAllDurations) {
   MetricFilter filter;
   filter.SplitDurations();

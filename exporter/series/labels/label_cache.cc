@@ -3,6 +3,7 @@
 
 #include <iterator>
 #include <tuple>
+#include <utility>
 
 #include "exporter/series/labels/series_labels.h"
 
