@@ -17,7 +17,7 @@ struct DroppableLabel {
   bool is_needed_by_rules;  // without it, those of deploy/prometheus name no rank, or the wrong one
   std::string_view meaning;  // scope of one series without the label
 };
-inline constexpr std::array<DroppableLabel, 14> kDroppableLabels{{
+inline constexpr std::array<DroppableLabel, 12> kDroppableLabels{{
     {"comm", true,
      "communicators of the same name; communicators without a slot keep `comm=\"other\"`"},
     {"comm_name", false, "nothing: `comm` distinguishes communicators"},
@@ -31,8 +31,6 @@ inline constexpr std::array<DroppableLabel, 14> kDroppableLabels{{
     {"namespace", true, "the same"},
     {"pod", true, "the same"},
     {"container", true, "the same"},
-    {"function", true, "calls of all functions"},
-    {"collective", true, "all collectives"},
     {"size", true, "all message sizes"},
     {"pid", true, "processes of the same global rank"},
     {"global_rank", true, "nothing while there are `rank` and `pid`"},

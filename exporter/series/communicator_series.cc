@@ -33,20 +33,14 @@ constexpr std::array kSizeCounters{
                 &collector::SizeClassSnapshot::busy_ns, kNsPerSecond},
 };
 
-const FunctionGroup kSends{.members = {Function::kSend}, .labels = nullptr, .sizes = {}};
-const FunctionGroup kReceives{.members = {Function::kRecv}, .labels = nullptr, .sizes = {}};
-
 }  // namespace
 
 CommunicatorSeries::CommunicatorSeries(ExpositionBuilder& builder, LabelCache& labels,
-                                       const FunctionGroups& functions)
+                                       const FunctionLabels& functions)
     : builder_(builder), labels_(labels), functions_(functions) {
-  for (const FunctionGroup& one : functions.all) {
-    const LabelsId id = builder.AddLabels(one.labels);
-    for (const Function function : one.members)
-      function_labels_[static_cast<size_t>(function)] = id;
-  }
-  for (const FunctionGroup& one : functions.collectives) {
+  for (size_t i = 0; i < kFunctionCount; ++i)
+    function_labels_[i] = builder.AddLabels(functions.calls[i]);
+  for (const CollectiveLabels& one : functions.collectives) {
     Collective& collective =
         collectives_.emplace_back(Collective{one, builder.AddLabels(one.labels), {}});
     for (const SizeGroup& sizes : one.sizes)
@@ -108,58 +102,50 @@ void CommunicatorSeries::AddFunctions() {
       SumByTraffic(*group_, &collector::SizeClassSnapshot::operations);
   if (point_to_point != 0) AddCount(Metric::kRankPointToPoint, point_to_point);
   if (!builder_.ServesDetail()) return;
-  AddPointToPoint(kSends);
-  AddPointToPoint(kReceives);
+  AddPointToPoint(Function::kSend);
+  AddPointToPoint(Function::kRecv);
   AddApiCalls();
   for (const Collective& collective : collectives_) {
-    if (WasUsed(*group_, collective.functions)) AddCollective(collective);
+    if (WasUsed(*group_, collective.of.function)) AddCollective(collective);
   }
 }
 
 void CommunicatorSeries::AddApiCalls() {
-  for (const FunctionGroup& functions : functions_.all) {
-    if (!WasUsed(*group_, functions)) continue;
-    uint64_t calls = 0;
-    for (const Function function : functions.members)
-      calls += group_->counted->functions[static_cast<size_t>(function)].calls;
-    AddCount(Metric::kApiCalls, calls,
-             function_labels_[static_cast<size_t>(functions.members.front())]);
+  for (size_t i = 0; i < kFunctionCount; ++i) {
+    if (WasUsed(*group_, static_cast<Function>(i)))
+      AddCount(Metric::kApiCalls, group_->counted->functions[i].calls, function_labels_[i]);
   }
 }
 
 void CommunicatorSeries::AddCollective(const Collective& collective) {
-  const auto& [functions, labels, sizes] = collective;
-  std::optional<collector::FunctionSnapshot> sum;
-  const collector::FunctionSnapshot& counts = CountsOf(*group_, functions, sum);
+  const auto& [of, labels, sizes] = collective;
+  const collector::FunctionSnapshot& counts = CountsOf(*group_, of.function);
   for (const SizeCounter& counter : kSizeCounters) {
     if (!builder_.Serves(counter.of_collectives)) continue;
     for (size_t i = 0; i < sizes.size(); ++i) {
-      const uint64_t count = SumOfSizes(counts, functions.sizes[i].sizes, counter.count);
+      const uint64_t count = SumOfSizes(counts, of.sizes[i].sizes, counter.count);
       Add(counter.of_collectives, static_cast<double>(count) / counter.unit, sizes[i]);
     }
   }
-  is_kept_ = !sum && group_->timed_by_ranks == nullptr;
   AddDurations(Metric::kCollectiveDuration, counts, labels, sizes.data());
-  if (!HasBusBytes(*group_, functions)) return;
+  if (!HasBusBytes(*group_, of.function)) return;
   for (size_t i = 0; builder_.Serves(Metric::kCollectiveBusBytes) && i < sizes.size(); ++i) {
-    Add(Metric::kCollectiveBusBytes, SumOfBusBytes(*group_, functions, functions.sizes[i].sizes),
+    Add(Metric::kCollectiveBusBytes, SumOfBusBytes(*group_, of.function, of.sizes[i].sizes),
         sizes[i]);
   }
   AddHistogram(Metric::kCollectiveBusBandwidth, labels,
                static_cast<double>(counts.bandwidth_sum_kib) * kBytesPerKib, counts.bandwidth);
 }
 
-void CommunicatorSeries::AddPointToPoint(const FunctionGroup& functions) {
-  if (!WasUsed(*group_, functions)) return;
-  std::optional<collector::FunctionSnapshot> sum;
-  const collector::FunctionSnapshot& counts = CountsOf(*group_, functions, sum);
-  const bool is_send = functions.members.front() == Function::kSend;
+void CommunicatorSeries::AddPointToPoint(Function function) {
+  if (!WasUsed(*group_, function)) return;
+  const collector::FunctionSnapshot& counts = CountsOf(*group_, function);
+  const bool is_send = function == Function::kSend;
   for (const SizeCounter& counter : kSizeCounters) {
     const uint64_t count = SumOfSizes(counts, SizeRange{}, counter.count);
     Add(is_send ? counter.of_sends : counter.of_receives,
         static_cast<double>(count) / counter.unit);
   }
-  is_kept_ = !sum && group_->timed_by_ranks == nullptr;
   AddDurations(is_send ? Metric::kSendDuration : Metric::kRecvDuration, counts, kNoLabels,
                size_alone_labels_.data());
 }
@@ -193,13 +179,13 @@ void CommunicatorSeries::AddSteps(const StepCounts& steps) {
   AddStepWaits(steps);
 }
 
-// Where collectives or sizes are one series, it is that of the longest waits.
+// Where sizes are one series, it is that of the longest waits.
 void CommunicatorSeries::AddStepWaits(const StepCounts& steps) {
-  for (const auto& [functions, labels, sizes] : collectives_) {
+  for (const auto& [of, labels, sizes] : collectives_) {
     std::map<size_t, uint64_t> longest_ns;  // by index of sizes
     for (const auto& [kind, wait_ns] : steps.waits_ns) {
-      if (std::ranges::find(functions.members, kind.function) == functions.members.end()) continue;
-      uint64_t& longest = longest_ns[functions.SizeOf(kind.size_class)];
+      if (kind.function != of.function) continue;
+      uint64_t& longest = longest_ns[of.SizeOf(kind.size_class)];
       longest = std::max(longest, wait_ns);
     }
     for (const auto& [size, wait_ns] : longest_ns)
@@ -207,17 +193,17 @@ void CommunicatorSeries::AddStepWaits(const StepCounts& steps) {
   }
 }
 
-// If sizes or collectives are one series, there are no large ones: their bandwidths differ.
+// If sizes are one series, there are no large ones: their bandwidths differ.
 void CommunicatorSeries::AddNode(const NodeCounts& node) {
   builder_.CountSince(node.since_realtime_ns);
   if (node.progress) AddCount(Metric::kNodeProgress, *node.progress);
   if (node.compared) AddCount(Metric::kComparedOperations, *node.compared);
   if (node.network) AddNetworkBusBytes(*node.network);
   if (node.large.empty()) return;
-  for (const auto& [functions, labels, sizes] : collectives_) {
-    if (functions.members.size() > 1 || sizes.size() != kSizeClassCount) return;
+  for (const auto& [of, labels, sizes] : collectives_) {
+    if (sizes.size() != kSizeClassCount) return;
     for (const auto& [kind, counts] : node.large) {
-      if (kind.function != functions.members.front()) continue;
+      if (kind.function != of.function) continue;
       const LabelsId size = sizes[kind.size_class];
       AddCount(Metric::kNodeLargeBusBytes, counts.bus_bytes, size);
       AddSeconds(Metric::kNodeLargeBusySeconds, counts.busy_ns, size);
@@ -302,7 +288,7 @@ void CommunicatorSeries::AddInfo(std::span<const GroupMember* const> in_use) {
 void CommunicatorSeries::AddHistogram(Metric metric, LabelsId variable_labels, double sum,
                                       std::span<const uint64_t> counts) {
   if (!builder_.Serves(metric)) return;
-  if (!is_kept_) counts = builder_.Keep({counts.begin(), counts.end()});
+  if (group_->timed_by_ranks != nullptr) counts = builder_.Keep({counts.begin(), counts.end()});
   builder_.Add(metric, group_labels_, variable_labels, sum, counts);
 }
 

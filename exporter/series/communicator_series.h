@@ -9,7 +9,7 @@
 
 #include "exporter/ledger/book.h"
 #include "exporter/series/exposition_builder.h"
-#include "exporter/series/function_groups.h"
+#include "exporter/series/function_labels.h"
 #include "exporter/series/labels/label_cache.h"
 #include "exporter/series/series_group.h"
 #include "proto/collective.h"
@@ -21,7 +21,7 @@ class CommunicatorSeries {
  public:
   // Keeps references to the arguments.
   CommunicatorSeries(ExpositionBuilder& builder, LabelCache& labels,
-                     const FunctionGroups& functions);
+                     const FunctionLabels& functions);
 
   // Adds the series of a group: all, or those of alerts.
   void AddNamed(const SeriesGroup& group, bool with_detail);
@@ -31,11 +31,10 @@ class CommunicatorSeries {
   void AddOther(const SeriesGroup& group);
 
  private:
-  // A collective, or all of them where their label is dropped.
   struct Collective {
-    const FunctionGroup& functions;
+    const CollectiveLabels& of;
     LabelsId labels;
-    std::vector<LabelsId> sizes;  // by FunctionGroup::sizes
+    std::vector<LabelsId> sizes;  // by CollectiveLabels::sizes
   };
 
   void Begin(const SeriesGroup& group);
@@ -49,13 +48,13 @@ class CommunicatorSeries {
   void AddSeconds(Metric metric, uint64_t ns, LabelsId variable_labels = kNoLabels) {
     Add(metric, static_cast<double>(ns) / 1e9, variable_labels);
   }
-  // Copies the counts that nothing keeps as they are.
+  // Copies sums, which the next scrape changes. The book keeps the others.
   void AddHistogram(Metric metric, LabelsId variable_labels, double sum,
                     std::span<const uint64_t> counts);
 
   void AddFunctions();
   void AddCollective(const Collective& collective);
-  void AddPointToPoint(const FunctionGroup& functions);
+  void AddPointToPoint(Function function);
   // Durations by size where they are wanted and known, and those of the rest without `size`.
   // `sizes` are the labels of the size classes.
   void AddDurations(Metric metric, const collector::FunctionSnapshot& counts, LabelsId collective,
@@ -77,7 +76,7 @@ class CommunicatorSeries {
 
   ExpositionBuilder& builder_;
   LabelCache& labels_;
-  const FunctionGroups& functions_;
+  const FunctionLabels& functions_;
   // Label `function`, of calls and operations in flight.
   std::array<LabelsId, kFunctionCount> function_labels_{};
   std::vector<Collective> collectives_;
@@ -88,7 +87,6 @@ class CommunicatorSeries {
   const SeriesGroup* group_ = nullptr;
   LabelsId group_labels_ = kNoLabels;
   bool splits_durations_ = false;
-  bool is_kept_ = false;  // the book keeps the counts of its histograms
 };
 
 }  // namespace nccl_exporter::exporter

@@ -8,10 +8,6 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-const collector::FunctionSnapshot& CountsOf(const SeriesGroup& group, Function function) {
-  return group.counted->functions[static_cast<size_t>(function)];
-}
-
 std::optional<double> If(bool is_known, double value) {
   return is_known ? std::optional(value) : std::nullopt;
 }
@@ -69,15 +65,8 @@ double Merged(Merge merge, double a, double b) {
 
 }  // namespace
 
-const collector::FunctionSnapshot& CountsOf(const SeriesGroup& group,
-                                            const FunctionGroup& functions,
-                                            std::optional<collector::FunctionSnapshot>& sum) {
-  if (functions.members.size() == 1) return CountsOf(group, functions.members.front());
-  sum.emplace();
-  for (const Function function : functions.members) {
-    if (WasUsed(group, function)) *sum += CountsOf(group, function);
-  }
-  return *sum;
+const collector::FunctionSnapshot& CountsOf(const SeriesGroup& group, Function function) {
+  return group.counted->functions[static_cast<size_t>(function)];
 }
 
 uint64_t SumOfSizes(const collector::FunctionSnapshot& counts, SizeRange range,
@@ -91,38 +80,27 @@ bool WasUsed(const SeriesGroup& group, Function function) {
   return group.counted->functions.IsInUse(static_cast<size_t>(function));
 }
 
-bool WasUsed(const SeriesGroup& group, const FunctionGroup& functions) {
-  return std::ranges::any_of(functions.members,
-                             [&](Function function) { return WasUsed(group, function); });
+bool HasBusBytes(const SeriesGroup& group, Function function) {
+  const BusFactor factor = TraitsOf(function).bus_factor;
+  if (factor == BusFactor::kOne || factor == BusFactor::kUndefined)
+    return factor == BusFactor::kOne;
+  if (group.timed_by_ranks == nullptr) return group.counted->ranks != 0;
+  return std::ranges::any_of(*group.timed_by_ranks, [](const auto& it) { return it.first != 0; });
 }
 
-bool HasBusBytes(const SeriesGroup& group, const FunctionGroup& functions) {
-  const bool knows_ranks = group.timed_by_ranks == nullptr
-                               ? group.counted->ranks != 0
-                               : std::ranges::any_of(*group.timed_by_ranks,
-                                                     [](const auto& it) { return it.first != 0; });
-  return std::ranges::any_of(functions.members, [&](Function function) {
-    const BusFactor factor = TraitsOf(function).bus_factor;
-    return WasUsed(group, function) &&
-           (factor == BusFactor::kOne || (factor != BusFactor::kUndefined && knows_ranks));
-  });
-}
-
-double SumOfBusBytes(const SeriesGroup& group, const FunctionGroup& functions, SizeRange range) {
+double SumOfBusBytes(const SeriesGroup& group, Function function, SizeRange range) {
   double sum = 0;
-  for (const Function function : functions.members) {
-    const auto add = [&](uint64_t timed, uint64_t ranks) {
-      sum += std::nearbyint(BusBytes(function, timed, static_cast<uint32_t>(ranks)));
-    };
-    if (group.timed_by_ranks == nullptr) {
-      add(SumOfSizes(CountsOf(group, function), range, &collector::SizeClassSnapshot::timed_bytes),
-          group.counted->ranks);
-      continue;
-    }
-    for (const auto& [ranks, timed] : *group.timed_by_ranks) {
-      const auto& by_size = timed[static_cast<size_t>(function)];
-      add(std::accumulate(&by_size[range.first], &by_size[range.last] + 1, uint64_t{0}), ranks);
-    }
+  const auto add = [&](uint64_t timed, uint64_t ranks) {
+    sum += std::nearbyint(BusBytes(function, timed, static_cast<uint32_t>(ranks)));
+  };
+  if (group.timed_by_ranks == nullptr) {
+    add(SumOfSizes(CountsOf(group, function), range, &collector::SizeClassSnapshot::timed_bytes),
+        group.counted->ranks);
+    return sum;
+  }
+  for (const auto& [ranks, timed] : *group.timed_by_ranks) {
+    const auto& by_size = timed[static_cast<size_t>(function)];
+    add(std::accumulate(&by_size[range.first], &by_size[range.last] + 1, uint64_t{0}), ranks);
   }
   return sum;
 }

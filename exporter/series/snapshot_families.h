@@ -31,7 +31,7 @@
 #include "exporter/exposition/exposition.h"
 #include "exporter/ledger/book.h"
 #include "exporter/series/collect.h"
-#include "exporter/series/function_groups.h"
+#include "exporter/series/function_labels.h"
 #include "exporter/series/kept/kept_counts.h"
 #include "exporter/series/labels/label_cache.h"
 #include "exporter/series/metric_filter.h"
@@ -67,7 +67,7 @@ struct SeriesMemory {
       : labels(filter, new_series), functions(filter) {}
 
   LabelCache labels;
-  const FunctionGroups functions;
+  const FunctionLabels functions;
   ScrapeMemory whole{.kept = KeptCounts(Histograms::kBySize), .reduced = {}};
   ScrapeMemory alerts{.kept = KeptCounts(Histograms::kNone), .reduced = {}};  // of alert series
 };
