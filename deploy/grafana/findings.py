@@ -9,7 +9,6 @@ KINDS = {
     'hang_nobody_behind': 'hang: no rank is behind',
     'hang_elsewhere': 'hang: waits for another node',
     'late_rank': 'late',
-    'bandwidth_degraded': 'slow',
     'process_killed': 'killed',
     'segments_unusable': 'unusable files',
     'operations_not_followed': 'not followed',

@@ -101,12 +101,13 @@ std::string NothingFoundText(const Judgement& judgement) {
   if (judgement.learning_seconds > 0)
     text +=
         fmt::format(" Late ranks can be found in {}.", DurationText(judgement.learning_seconds));
-  if (judgement.across_nodes > 0)
-    text += fmt::format(
-        " Not judged here: bandwidth and network of {} across nodes. The alerts judge them: see "
-        "nccl-exporter job.",
-        CountText(judgement.across_nodes, "communicator"));
-  return text;
+  return text +
+         fmt::format(" Not judged here: bandwidth{}. The alerts judge {} nccl-exporter job.",
+                     judgement.across_nodes == 0
+                         ? ""
+                         : ", and the network of " +
+                               CountText(judgement.across_nodes, "communicator") + " across nodes",
+                     judgement.across_nodes == 0 ? "it: see" : "them: see");
 }
 
 std::string InFlightText(const collector::NodeSnapshot& node, const Judgement& judgement) {

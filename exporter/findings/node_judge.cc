@@ -80,7 +80,6 @@ void NodeJudge::Record(const Book& book, int64_t monotonic_ns) {
   history_.Record(book, monotonic_ns);
   hangs_.Record(node);
   late_ranks_.Record(node, history_, monotonic_ns);
-  bandwidth_past_.Record(history_, node.taken_realtime_ns, monotonic_ns);
   lost_operations_.Record(node, history_);
   std::map<collector::FileKey, uint32_t> ended_steps;
   for (const collector::ProcessSnapshot& process : node.processes) {
@@ -110,14 +109,14 @@ Judgement NodeJudge::Judge(const collector::NodeSnapshot& node) const {
       .across_nodes = static_cast<uint64_t>(std::ranges::count_if(communicators, SpansNodes)),
       .compared_operations = history_.ComparedOperations(),
       .learning_seconds = late_ranks_.LearningSeconds(),
-      .not_remembered = history_.left_out() + hangs_.not_remembered() + bandwidth_past_.left_out()};
+      .not_remembered = history_.left_out() + hangs_.not_remembered()};
   for (size_t step = 0; step < history_.steps(); ++step)
     judgement.seconds += history_.Seconds(step);
 
   std::vector<Finding> others = late_ranks_.Findings(node);
   for (std::vector<Finding>& more :
-       std::array{KilledProcesses(node, JustEnded(node)), bandwidth_past_.Findings(node),
-                  UnusableSegments(node), lost_operations_.Findings(), NotJudged(communicators),
+       std::array{KilledProcesses(node, JustEnded(node)), UnusableSegments(node),
+                  lost_operations_.Findings(), NotJudged(communicators),
                   UnmeasuredRanks(node, times_.wait())})
     std::ranges::move(more, std::back_inserter(others));
   RemoveExplained(judgement.findings, others);

@@ -13,7 +13,6 @@
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
 #include "exporter/findings/hangs.h"
-#include "exporter/findings/late/bandwidth_past.h"
 #include "exporter/findings/late_ranks.h"
 #include "exporter/findings/losses/lost_operations.h"
 #include "exporter/findings/thresholds.h"
@@ -32,11 +31,11 @@ struct Judgement {
   // Extent of the judgement.
   double seconds = 0;                // of history
   uint64_t communicators = 0;        // in use
-  uint64_t across_nodes = 0;         // of those: bandwidth and network are not judged on one node
+  uint64_t across_nodes = 0;         // of those: their network is not judged on one node
   uint64_t compared_operations = 0;  // within `seconds`: NodeHistory::ComparedOperations()
   double learning_seconds = 0;       // until all of them can have late ranks
-  // Functions, ranks, losses and bandwidths beyond the shares of users in the judge's memory,
-  // summed since its start.
+  // Functions, ranks and losses beyond the shares of users in the judge's memory, summed since its
+  // start.
   uint64_t not_remembered = 0;
 };
 
@@ -45,11 +44,7 @@ struct Judgement {
 class NodeJudge {
  public:
   explicit NodeJudge(const Thresholds& times = {})
-      : times_(times),
-        hangs_(times),
-        late_ranks_(times),
-        bandwidth_past_(times),
-        lost_operations_(times) {}
+      : times_(times), hangs_(times), late_ranks_(times), lost_operations_(times) {}
 
   // Adds a step to the history. `monotonic_ns` is its moment, by a clock that is never set. A
   // snapshot that comes sooner than Thresholds::step after the one before is not taken.
@@ -68,7 +63,6 @@ class NodeJudge {
   NodeHistory history_;
   Hangs hangs_;
   LateRanks late_ranks_;
-  BandwidthPast bandwidth_past_;
   LostOperations lost_operations_;
   // Steps in a row in which the process had ended, up to kHaltedSnapshots.
   std::map<collector::FileKey, uint32_t> ended_steps_;

@@ -113,8 +113,8 @@ void Sort(std::vector<RankView>& ranks) {
 }  // namespace
 
 double RankView::MeanLatenessSeconds() const {
-  return static_cast<double>(arrivals.counts.lateness_ns) / 1e9 /
-         static_cast<double>(arrivals.counts.compared);
+  return static_cast<double>(recent.arrivals.lateness_ns) / 1e9 /
+         static_cast<double>(recent.arrivals.compared);
 }
 
 std::string RankView::LastText() const {
@@ -141,13 +141,12 @@ RankView RankViewOf(const CommunicatorOnNode& of, const RankOnNode& rank, int64_
   const collector::CommunicatorSnapshot& here = *rank.communicator;
   const double window = Seconds(Thresholds().arrivals_window());
   RankView view{.of = &of, .rank = &rank, .behind = of.max_started - here.started_sequence};
-  if (here.arrivals) view.arrivals = history.RecentArrivals(of.key, here.rank, window);
-  if (here.network) view.network = history.RecentNetwork(of.key, here.rank, window);
+  if (here.arrivals || here.network) view.recent = history.RecentRank(of.key, here.rank, window);
   if (here.completion_is_known && !here.in_flight.empty()) {
     const int64_t age_ns = now_ns - here.in_flight.front().start_realtime_ns;
     view.age_seconds = static_cast<double>(std::max<int64_t>(age_ns, 0)) / 1e9;
   }
-  const collector::ArrivalCounts& counts = view.arrivals.counts;
+  const collector::ArrivalCounts& counts = view.recent.arrivals;
   if (counts.compared > 0)
     view.last_share = static_cast<double>(counts.last) / static_cast<double>(counts.compared);
   Mark(judgement, view);

@@ -21,8 +21,7 @@ struct RankView {
   const RankOnNode* rank;
   std::string communicator = {};  // its name among those of the node
   std::string state = {};         // by findings and process; empty: nothing to say
-  ArrivalWindow arrivals = {};
-  NetworkWindow network = {};
+  RankWindow recent = {};
   double age_seconds = -1;  // of the oldest operation in flight; -1: none, or not known
   uint64_t behind = 0;      // collectives started less than by the rank on this node with the most
   double last_share = -1;   // of compared operations that it entered last, 0 to 1; -1: none

@@ -20,7 +20,7 @@ using Ns = Thresholds::Ns;
 using Json = nlohmann::json;
 
 // Thresholds that rules alone read.
-enum class RulesOnly { kDuration, kNumber };
+enum class RulesOnly { kDuration, kShare, kNumber };
 
 struct Row {
   std::string_view key;
@@ -45,7 +45,7 @@ constexpr auto kRows = std::to_array<Row>({
     {"stall-threshold", RulesOnly::kDuration},
     {"bandwidth-window", &Thresholds::bandwidth_window},
     {"baseline", RulesOnly::kDuration},
-    {"bandwidth-ratio", &Thresholds::bandwidth_ratio},
+    {"bandwidth-ratio", RulesOnly::kShare},
     {"network-ratio", RulesOnly::kNumber},
     {"lost-share", &Thresholds::lost_share},
 });
@@ -85,6 +85,8 @@ void Store(const Row& row, const std::string& key, const Json& value, Thresholds
     thresholds.** count = CountOf(key, value);
   } else if (std::get<RulesOnly>(row.value) == RulesOnly::kDuration) {
     DurationOf(key, value);
+  } else if (std::get<RulesOnly>(row.value) == RulesOnly::kShare) {
+    ShareOf(key, value);
   } else if (!value.is_number()) {
     Refuse(key, "is not a number");
   }

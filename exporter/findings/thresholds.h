@@ -92,8 +92,6 @@ struct Thresholds {
   // Least number of compared operations in a window, so that one alone makes nobody late.
   int least_operations = shipped::kLeastOperations;
 
-  // Share of its former bandwidth below which a communicator is degraded.
-  double bandwidth_ratio = shipped::kBandwidthRatio;
   // Share of the operations above which those that are not followed matter.
   double lost_share = shipped::kLostShare;
 

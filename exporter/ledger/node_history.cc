@@ -266,63 +266,47 @@ const ActivityDelta* NodeHistory::At(size_t step, const collector::CommunicatorK
 
 template <typename Visit>
 double NodeHistory::ForNewest(double seconds, Visit visit) const {
-  double ago = 0;
-  for (auto step = steps_.rbegin(); step != steps_.rend() && ago < seconds; ++step) {
-    visit(**step, ago);
-    ago += (*step)->seconds;
+  double sum = 0;
+  for (auto step = steps_.rbegin(); step != steps_.rend() && sum < seconds; ++step) {
+    visit(**step);
+    sum += (*step)->seconds;
   }
-  return ago;
-}
-
-template <typename Add>
-double NodeHistory::ForNewest(const collector::CommunicatorKey& communicator, uint64_t rank,
-                              double seconds, Add add) const {
-  return ForNewest(seconds, [&](const Step& step, double) {
-    const auto found = step.ranks.find(std::pair(&communicator, rank));
-    if (found != step.ranks.end()) add(found->second);
-  });
+  return sum;
 }
 
 HistoryWindow NodeHistory::Recent(const collector::CommunicatorKey& communicator, Function function,
                                   double seconds) const {
   HistoryWindow stretch;
-  stretch.seconds = ForNewest(seconds, [&](const Step& step, double) {
+  stretch.seconds = ForNewest(seconds, [&](const Step& step) {
     const auto found = step.activities.find(std::pair(&communicator, function));
     if (found != step.activities.end()) stretch.activity += found->second;
   });
   return stretch;
 }
 
-ArrivalWindow NodeHistory::RecentArrivals(const collector::CommunicatorKey& communicator,
-                                          uint64_t rank, double seconds) const {
-  ArrivalWindow stretch;
-  stretch.seconds = ForNewest(communicator, rank, seconds,
-                              [&](const RankDelta& delta) { stretch.counts += delta.arrivals; });
-  return stretch;
-}
-
-NetworkWindow NodeHistory::RecentNetwork(const collector::CommunicatorKey& communicator,
-                                         uint64_t rank, double seconds) const {
-  NetworkWindow stretch;
-  stretch.seconds = ForNewest(communicator, rank, seconds, [&](const RankDelta& delta) {
-    stretch.counts += delta.network;
-    stretch.bus_bytes += delta.network_bus_bytes;
+RankWindow NodeHistory::RecentRank(const collector::CommunicatorKey& communicator, uint64_t rank,
+                                   double seconds) const {
+  RankWindow stretch;
+  stretch.seconds = ForNewest(seconds, [&](const Step& step) {
+    const auto found = step.ranks.find(std::pair(&communicator, rank));
+    if (found == step.ranks.end()) return;
+    stretch.arrivals += found->second.arrivals;
+    stretch.network += found->second.network;
+    stretch.bus_bytes += found->second.network_bus_bytes;
   });
   return stretch;
 }
 
-std::optional<double> NetworkWindow::AllBytes(NetworkDirection direction) const {
+std::optional<double> RankWindow::AllBytes(NetworkDirection direction) const {
   const auto i = static_cast<size_t>(direction);
   if (bus_bytes.timed[i] == 0) return std::nullopt;
-  return static_cast<double>(counts.directions[i].bytes) * static_cast<double>(bus_bytes.all[i]) /
+  return static_cast<double>(network.directions[i].bytes) * static_cast<double>(bus_bytes.all[i]) /
          static_cast<double>(bus_bytes.timed[i]);
 }
 
-RanksWindow NodeHistory::RecentRanks(double seconds, double until) const {
+RanksWindow NodeHistory::RecentRanks(double seconds) const {
   RanksWindow window;
-  ForNewest(seconds, [&](const Step& step, double ago) {
-    if (ago < until) return;
-    window.seconds += step.seconds;
+  window.seconds = ForNewest(seconds, [&](const Step& step) {
     for (const auto& [key, delta] : step.ranks) window.ranks[{*key.first, key.second}] += delta;
   });
   return window;
@@ -330,7 +314,7 @@ RanksWindow NodeHistory::RecentRanks(double seconds, double until) const {
 
 std::map<JobKey, uint64_t> NodeHistory::RecentOperations(double seconds) const {
   std::map<JobKey, uint64_t> operations;
-  ForNewest(seconds, [&](const Step& step, double) {
+  ForNewest(seconds, [&](const Step& step) {
     // The ranks of a communicator follow each other.
     const collector::CommunicatorKey* last = nullptr;
     uint64_t* of_job = nullptr;

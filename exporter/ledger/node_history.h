@@ -111,20 +111,16 @@ struct HistoryWindow {
   double seconds = 0;
   ActivityDelta activity;
 };
-struct ArrivalWindow {
+struct RankWindow {
   double seconds = 0;
-  collector::ArrivalCounts counts;
-};
-struct NetworkWindow {
-  double seconds = 0;
-  collector::NetworkCounts counts;
+  collector::ArrivalCounts arrivals;
+  collector::NetworkCounts network;
   collector::NetworkBusBytes bus_bytes;
 
   // Bytes of all network operations of the direction, estimated from the timed ones; nothing where
   // it is not known what part was timed.
   std::optional<double> AllBytes(NetworkDirection direction) const;
 };
-// Activity of all ranks over some time, which may end before the newest step.
 struct RanksWindow {
   double seconds = 0;
   std::map<RankKey, RankDelta> ranks;
@@ -158,14 +154,9 @@ class NodeHistory {
   // is.
   HistoryWindow Recent(const collector::CommunicatorKey& communicator, Function function,
                        double seconds) const;
-  ArrivalWindow RecentArrivals(const collector::CommunicatorKey& communicator, uint64_t rank,
-                               double seconds) const;
-  NetworkWindow RecentNetwork(const collector::CommunicatorKey& communicator, uint64_t rank,
-                              double seconds) const;
-
-  // Sums over the steps that ended less than `seconds` ago, but at least `until` ago: as long, or a
-  // little longer.
-  RanksWindow RecentRanks(double seconds, double until = 0) const;
+  RankWindow RecentRank(const collector::CommunicatorKey& communicator, uint64_t rank,
+                        double seconds) const;
+  RanksWindow RecentRanks(double seconds) const;
   // Operations of each job that did any, over the steps that ended less than `seconds` ago.
   std::map<JobKey, uint64_t> RecentOperations(double seconds) const;
   // Arrivals that were compared in all steps: those of the rank with the most in each communicator
@@ -216,14 +207,10 @@ class NodeHistory {
     int64_t monotonic_ns = 0;
   };
 
-  // Calls `visit` with each of the newest steps that ended less than `seconds` ago, and how long
-  // ago that is. Returns their seconds.
+  // Calls `visit` with each of the newest steps that ended less than `seconds` ago. Returns their
+  // seconds.
   template <typename Visit>
   double ForNewest(double seconds, Visit visit) const;
-  // Calls `add` with what the rank did in each of them.
-  template <typename Add>
-  double ForNewest(const collector::CommunicatorKey& communicator, uint64_t rank, double seconds,
-                   Add add) const;
   // The key that the newest step has, if it has one.
   SharedKey Share(const collector::CommunicatorKey& key) const;
   static void Compare(const RankOnNode& rank, const SharedKey& key, const Counts& before,

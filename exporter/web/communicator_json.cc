@@ -102,17 +102,17 @@ Json InFlightJson(const collector::CommunicatorSnapshot& communicator) {
 Json ArrivalsJson(const RankView& view) {
   if (!view.rank->communicator->arrivals) return nullptr;
   return {{"late", view.is_late},
-          {"seconds", RoundedJson(view.arrivals.seconds)},
-          {"compared", view.arrivals.counts.compared},
-          {"last", view.arrivals.counts.last},
+          {"seconds", RoundedJson(view.recent.seconds)},
+          {"compared", view.recent.arrivals.compared},
+          {"last", view.recent.arrivals.last},
           {"mean_lateness_seconds", RoundedJson(view.MeanLatenessSeconds())}};
 }
 
 constexpr double kMostBytes = 1ull << 63;  // more take a forged segment
 
-Json NetworkDirectionJson(NetworkDirection direction, const NetworkWindow& recent) {
+Json NetworkDirectionJson(NetworkDirection direction, const RankWindow& recent) {
   const collector::NetworkDirectionCounts& here =
-      recent.counts.directions[static_cast<size_t>(direction)];
+      recent.network.directions[static_cast<size_t>(direction)];
   const std::optional<double> all_bytes = recent.AllBytes(direction);
   Json waits = Json::object();
   for (const CodeRow<NetworkState>& row : kNetworkStates) {
@@ -130,9 +130,9 @@ Json NetworkJson(const RankView& view) {
   const collector::CommunicatorSnapshot& here = *view.rank->communicator;
   if (!here.network) return nullptr;
   return {{"timed_share", RoundedJson(static_cast<double>(here.network_share_ppm) / kWholeDutyPpm)},
-          {"seconds", RoundedJson(view.network.seconds)},
-          {"send", NetworkDirectionJson(NetworkDirection::kSend, view.network)},
-          {"recv", NetworkDirectionJson(NetworkDirection::kRecv, view.network)}};
+          {"seconds", RoundedJson(view.recent.seconds)},
+          {"send", NetworkDirectionJson(NetworkDirection::kSend, view.recent)},
+          {"recv", NetworkDirectionJson(NetworkDirection::kRecv, view.recent)}};
 }
 
 Json RankJson(const RankView& view) {

@@ -8,7 +8,6 @@
 #include "exporter/exposition/native_histogram.h"
 #include "exporter/findings/finding.h"
 #include "exporter/findings/hangs/hang_memory.h"
-#include "exporter/findings/late/bandwidth_past.h"
 #include "exporter/findings/node_judge.h"
 #include "exporter/http/answer_budget.h"
 #include "exporter/http/basic_auth.h"
@@ -61,8 +60,6 @@ std::vector<Limit> Limits(size_t series_limit) {
       {Metric::kLimit, "history_traffic", kHistoryTraffic},
       {Metric::kLimit, "history_losses", kHistoryLosses},
       {Metric::kLimit, "absent_ranks", kMaxAbsentRanks},
-      {Metric::kLimit, "bandwidths", kMostPasts},
-      {Metric::kLimit, "bandwidths_per_user", kMostPastsPerUser},
       {Metric::kLimit, "findings_per_user", kMostFindingsPerUser},
       {Metric::kLimit, "ranks_per_finding", kMostFoundRanks},
   };

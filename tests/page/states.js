@@ -194,9 +194,9 @@ const states = {
     for (let i = 0; i < 79; ++i) communicators.push(communicatorOf(`ep${i}`, [i % 8, (i + 1 + Math.floor(i / 8) % 7) % 8]));
     for (const gpu of all) communicators.push(communicatorOf('self', [gpu]));
     const findings = [finding];
-    for (let i = 0; i < 7; ++i) findings.push(findingOf('bandwidth_degraded', 'warning', communicators[i + 1], {
-      headline: `AllGather of 1 MiB and more in ep${i} of job 4712 has 60 % of its former bandwidth since 23:38:44 UTC, on every rank of this node.`,
-      cost: 'these transfers take 1.7 times as long', runbook: 'NCCLBandwidthDegraded',
+    for (let i = 0; i < 7; ++i) findings.push(findingOf('late_rank', 'warning', communicators[i + 1], {
+      headline: `Job 4712 waits for rank ${i} of ep${i} since 23:38:44 UTC: it makes the other ranks of ep${i} wait 6.0 % of the time.`,
+      cost: 'waiting costs 0.5 GPUs of 8 on this node', runbook: 'NCCLStragglerRank',
     }));
     return answerOf({ processes: all.map((rank) => processOf(rank)), communicators, findings });
   },

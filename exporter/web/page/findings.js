@@ -98,7 +98,6 @@ const details = () => {
 
 // Where there is nothing to look at, nothing found would say too much.
 const isIdle = (node) => node.looked_at.communicators === 0;
-// One node sees a part of such a communicator only: nothing found is no clean bill.
 const acrossNodes = (node) => node.looked_at.communicators_across_nodes ?? 0;
 const idleText = (node) => {
   if (!node.processes.length) return 'No process has made a communicator yet.';
@@ -113,7 +112,7 @@ const quietText = (node) => {
   if (!seconds) return `No hang found on ${looked}. Late ranks are told when there is some history.`;
   return `Nothing found in the last ${roughly(seconds)}: ${looked}, ${whole(operations)} operations compared.` +
     (learning > 0 ? ` Late ranks can be found in ${roughly(learning)}.` : '') +
-    (acrossNodes(node) ? ` Not judged here: bandwidth and network of ${counted(acrossNodes(node), 'communicator')} across nodes. The alerts judge them: see nccl-exporter job.` : '');
+    ` Not judged here: bandwidth${acrossNodes(node) ? `, and the network of ${counted(acrossNodes(node), 'communicator')} across nodes` : ''}. The alerts judge ${acrossNodes(node) ? 'them' : 'it'}: see nccl-exporter job.`;
 };
 
 const worst = details();
@@ -165,7 +164,8 @@ export const verdictOf = (node) => {
   const [first] = node.findings;
   const title = `${node.node} – nccl-exporter`;
   if (!first && isIdle(node)) return { className: 'idle', word: 'nothing to watch', title };
-  if (!first) return acrossNodes(node) ? { className: 'part', word: 'nothing found on this node', title } : { className: 'good', word: 'nothing found', title };
+  // No clean bill: the alerts judge more.
+  if (!first) return { className: 'good', word: 'nothing found on this node', title };
   const who = culpritNames(first), word = kindWord(first.kind);
   return { className: severityClass(first.severity), word, title: `● ${word}${who ? `: ${who}` : ''} – ${node.node}` };
 };
