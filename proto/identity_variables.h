@@ -15,7 +15,7 @@ struct IdentityVariable {
 
 // Job, pod and rank of the process are labels of other names (docs/metrics.md). In the order in
 // which they get labels while there is room (exporter/series/labels/series_labels.h).
-inline constexpr std::array<IdentityVariable, 25> kIdentityVariables{{
+inline constexpr std::array<IdentityVariable, 24> kIdentityVariables{{
     {"RANK", ""},
     {"LOCAL_RANK", ""},
     {"WORLD_SIZE", ""},
@@ -40,7 +40,6 @@ inline constexpr std::array<IdentityVariable, 25> kIdentityVariables{{
     {"LOCAL_WORLD_SIZE", "local_world_size"},
     {"GROUP_RANK", "group_rank"},
     {"SLURM_STEP_ID", "slurm_step_id"},
-    {"SLURM_NODEID", "slurm_nodeid"},
 }};
 
 }  // namespace nccl_exporter

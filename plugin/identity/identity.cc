@@ -11,7 +11,7 @@
 
 namespace nccl_exporter::plugin {
 
-static_assert(kIdentityVariables.size() <= layout::kIdentityPairs);
+static_assert(kIdentityVariables.size() + kMostUserLabels <= layout::kIdentityPairs);
 static_assert(kUserLabelKey.size() + kUserLabelNameBytes < sizeof(layout::IdentityPair::key));
 static_assert(kUserLabelValueBytes < sizeof(layout::IdentityPair::value));
 
@@ -48,7 +48,6 @@ void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(cons
   const char* slash = std::strrchr(path, '/');
   CopyText(header->executable, sizeof(header->executable), slash != nullptr ? slash + 1 : path);
 
-  // The user's first: no process has all variables, of which the last would find no room.
   uint64_t count = 0;
   if (labels != nullptr) {
     ForEachUserLabel(labels, [&](const UserLabel& label) {
@@ -61,7 +60,7 @@ void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(cons
   }
   for (const IdentityVariable& variable : kIdentityVariables) {
     const char* value = get(variable.name);
-    if (value == nullptr || value[0] == '\0' || count == layout::kIdentityPairs) continue;
+    if (value == nullptr || value[0] == '\0') continue;
     layout::IdentityPair& pair = header->identity[count++];
     CopyText(pair.key, sizeof(pair.key), variable.name);
     CopyText(pair.value, sizeof(pair.value), value);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "plugin/nccl/nccl_caller.h"
+#include "proto/identity_variables.h"
 #include "proto/user_labels.h"
 
 namespace nccl_exporter::plugin {
@@ -68,13 +69,14 @@ TEST(Identity, HasThePairsOfTheUsersLabels) {
   EXPECT_GT(header->identity_count, 2u) << "variables come after them";
 }
 
-TEST(Identity, HasNoMorePairsThanThereIsRoomFor) {
+TEST(Identity, HasRoomForAllLabelsAndVariables) {
   auto header = std::make_unique<layout::SegmentHeader>();
   WriteProcessIdentity(
       header.get(), [](const char*) { return "7"; }, "a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1");
-  EXPECT_EQ(header->identity_count, layout::kIdentityPairs);
+  ASSERT_EQ(header->identity_count, kMostUserLabels + kIdentityVariables.size());
   EXPECT_STREQ(header->identity[7].key, "label:h");
   EXPECT_STREQ(header->identity[8].key, "RANK");
+  EXPECT_STREQ(header->identity[header->identity_count - 1].key, kIdentityVariables.back().name);
 }
 
 // Regresses: names of 63 and 64 bytes, which Linux has and Kubernetes makes, were lost. A user
