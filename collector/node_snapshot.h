@@ -161,6 +161,10 @@ struct RankNumbers {
   std::optional<uint32_t> local_rank;  // on its node
   uint32_t world_size = 0;             // of the job; 0: not known
 
+  // Decimal; empty where they are not proven.
+  std::string GlobalText() const { return global_rank ? std::to_string(*global_rank) : ""; }
+  std::string LocalText() const { return local_rank ? std::to_string(*local_rank) : ""; }
+
   auto operator<=>(const RankNumbers&) const = default;
 };
 

@@ -38,7 +38,6 @@ struct SizedDurations {
   uint64_t busy_ns = 0;          // sum of their durations
 
   bool operator==(const SizedDurations&) const = default;
-  SizedDurations& operator+=(const SizedDurations& more);
   SizedDurations& operator-=(const SizedDurations& part);  // counts end at 0
 };
 
@@ -60,7 +59,6 @@ struct FunctionSnapshot {
            std::ranges::any_of(sizes, [](const SizeClassSnapshot& size) { return size.IsUsed(); });
   }
   bool operator==(const FunctionSnapshot&) const = default;
-  FunctionSnapshot& operator+=(const FunctionSnapshot& more);
 };
 
 inline SizeClassSnapshot& SizeClassSnapshot::operator+=(const SizeClassSnapshot& more) {
@@ -72,30 +70,9 @@ inline SizeClassSnapshot& SizeClassSnapshot::operator+=(const SizeClassSnapshot&
   return *this;
 }
 
-inline SizedDurations& SizedDurations::operator+=(const SizedDurations& more) {
-  counts.resize(std::max(counts.size(), more.counts.size()));
-  for (size_t i = 0; i < more.counts.size(); ++i) counts[i] += more.counts[i];
-  busy_ns += more.busy_ns;
-  return *this;
-}
-
 inline SizedDurations& SizedDurations::operator-=(const SizedDurations& part) {
   for (size_t i = 0; i < part.counts.size(); ++i) counts[i] -= std::min(counts[i], part.counts[i]);
   busy_ns -= std::min(busy_ns, part.busy_ns);
-  return *this;
-}
-
-inline FunctionSnapshot& FunctionSnapshot::operator+=(const FunctionSnapshot& more) {
-  const auto add_each = [](auto& sum, const auto& counts) {
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += counts[i];
-  };
-  calls += more.calls;
-  completed += more.completed;
-  add_each(sizes, more.sizes);
-  add_each(duration, more.duration);
-  add_each(duration_by_size, more.duration_by_size);
-  add_each(bandwidth, more.bandwidth);
-  bandwidth_sum_kib += more.bandwidth_sum_kib;
   return *this;
 }
 

@@ -7,7 +7,7 @@
 
 #include "exporter/findings/rank_view.h"
 #include "exporter/findings/words.h"
-#include "exporter/series/labels/series_labels.h"
+#include "exporter/ledger/local_communicators.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -44,7 +44,8 @@ std::array<std::string, kColumns.size()> CellsOf(const RankView& view, int64_t n
       is_known && !here.in_flight.empty() ? &here.in_flight.front() : nullptr;
   const int64_t since_ns =
       oldest == nullptr ? here.last_progress_realtime_ns : oldest->start_realtime_ns;
-  const std::string clock = ClockText(since_ns), global = GlobalRank(*view.rank->communicator);
+  const std::string clock = ClockText(since_ns),
+                    global = view.rank->communicator->numbers.GlobalText();
   return {view.communicator,
           std::to_string(here.rank),
           global.empty() ? "-" : global,
@@ -67,7 +68,7 @@ std::array<std::string, kColumns.size()> CellsOf(const RankView& view, int64_t n
 }
 
 bool HasOtherNumber(const RankOnNode& rank) {
-  const std::string global = GlobalRank(*rank.communicator);
+  const std::string global = rank.communicator->numbers.GlobalText();
   return !global.empty() && global != std::to_string(rank.communicator->rank);
 }
 

@@ -8,7 +8,6 @@
 #include <cctype>
 #include <cmath>
 
-#include "exporter/series/labels/series_labels.h"
 #include "exporter/text/time_text.h"
 #include "exporter/text/utf8.h"
 
@@ -55,14 +54,15 @@ std::string ListText(size_t count, const std::function<std::string(size_t)>& nam
 }
 
 bool HaveGlobalRanks(const std::vector<RankOnNode>& ranks) {
-  return std::ranges::none_of(
-      ranks, [](const RankOnNode& rank) { return GlobalRank(*rank.communicator).empty(); });
+  return std::ranges::all_of(ranks, [](const RankOnNode& rank) {
+    return rank.communicator->numbers.global_rank.has_value();
+  });
 }
 
 std::string RanksText(const std::vector<RankOnNode>& ranks, bool are_global) {
   return (are_global ? "global rank " : "rank ") + ListText(ranks.size(), [&](size_t i) {
            const collector::CommunicatorSnapshot& here = *ranks[i].communicator;
-           return are_global ? GlobalRank(here) : std::to_string(here.rank);
+           return are_global ? here.numbers.GlobalText() : std::to_string(here.rank);
          });
 }
 
@@ -99,7 +99,7 @@ FoundRank FoundRankOf(const RankOnNode& rank, Standing standing, bool are_global
   const collector::CommunicatorSnapshot& here = *rank.communicator;
   FoundRank found{.standing = standing,
                   .rank = here.rank,
-                  .global_rank = are_global ? GlobalRank(here) : "",
+                  .global_rank = are_global ? here.numbers.GlobalText() : "",
                   .gpu_index = here.gpu_index,
                   .gpu_uuid = Printable(here.gpu_uuid),
                   .pid = rank.process->pid,

@@ -13,7 +13,6 @@
 #include "exporter/findings/findings_json.h"
 #include "exporter/findings/rank_view.h"
 #include "exporter/findings/words.h"
-#include "exporter/series/labels/series_labels.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -146,7 +145,7 @@ Json RankJson(const RankView& view) {
           {"host", TextJson(rank.process->NodeName())},
           {"alive", rank.process->is_alive},
           {"stopped", OrNull(rank.process->is_stopped)},
-          {"global_rank", TextJson(GlobalRank(*rank.communicator))},
+          {"global_rank", TextJson(rank.communicator->numbers.GlobalText())},
           {"started_sequence", here.started_sequence},
           {"completed_sequence", OrNull(is_known, here.completed_sequence)},
           {"behind", view.behind},

@@ -64,7 +64,7 @@ Labels CommunicatorLabels(const collector::ProcessSnapshot& process,
   Append(labels, "comm", collector::HexText(communicator.id));
   Append(labels, "comm_name", communicator.name);
   Append(labels, "rank", std::to_string(communicator.rank));
-  AppendKnown(labels, "global_rank", GlobalRank(communicator));
+  AppendKnown(labels, "global_rank", communicator.numbers.GlobalText());
   Append(labels, "gpu", communicator.gpu_index < 0 ? "" : std::to_string(communicator.gpu_index));
   AppendJobLabels(labels, process);
   return labels;
@@ -83,7 +83,7 @@ Labels OtherCommunicatorLabels(const collector::ProcessSnapshot& process) {
 Labels ProcessLabels(const collector::ProcessSnapshot& process) {
   Labels labels;
   Append(labels, "pid", std::to_string(process.pid));
-  AppendKnown(labels, "global_rank", GlobalRank(process));
+  AppendKnown(labels, "global_rank", process.numbers.GlobalText());
   AppendJobLabels(labels, process);
   return labels;
 }
@@ -103,7 +103,7 @@ Labels RankInfoLabels(const collector::ProcessSnapshot& process,
   Labels labels;
   Append(labels, "gpu_uuid", communicator.gpu_uuid);
   Append(labels, "pci_bus_id", communicator.pci_bus_id);
-  Append(labels, "local_rank", LocalRank(communicator));
+  Append(labels, "local_rank", communicator.numbers.LocalText());
   Append(labels, "hostname", process.NodeName());
   Append(labels, "pid", std::to_string(process.pid));
   Append(labels, "timing_source", NameOf(communicator.timing_source));

@@ -35,17 +35,6 @@ Labels CommunicatorLabels(const collector::ProcessSnapshot& process,
 // Labels of the communicators of a process' job that have no series of their own.
 Labels OtherCommunicatorLabels(const collector::ProcessSnapshot& process);
 
-// Number of the rank in its job and on its node; empty where it is not proven. A process may have
-// had several: its own is that of the communicator that was made last.
-template <typename Snapshot>
-std::string GlobalRank(const Snapshot& of) {
-  return of.numbers.global_rank ? std::to_string(*of.numbers.global_rank) : "";
-}
-template <typename Snapshot>
-std::string LocalRank(const Snapshot& of) {
-  return of.numbers.local_rank ? std::to_string(*of.numbers.local_rank) : "";
-}
-
 // Labels of every series of a process.
 Labels ProcessLabels(const collector::ProcessSnapshot& process);
 
