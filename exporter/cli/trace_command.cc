@@ -142,8 +142,6 @@ void AddTraceFlags(CLI::App& app, TraceRequest& request) {
                  "given several times: all must be true.")
       ->allow_extra_args(false);
   AddOutput(app, request);
-  app.add_option("--append", request.append_to,
-                 "Trace file of PyTorch's profiler. The output has its events as well.");
   app.require_subcommand(0, 1);
 }
 

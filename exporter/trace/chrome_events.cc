@@ -5,7 +5,7 @@ namespace nccl_exporter::exporter {
 
 void ChromeEvents::Begin(char phase, size_t process) {
   if (!out_.empty()) out_ += ",\n";
-  Write(R"({{"ph":"{}","pid":{})", phase, first_pid_ + static_cast<int64_t>(process));
+  Write(R"({{"ph":"{}","pid":{})", phase, process + 1);
 }
 
 void ChromeEvents::WriteTime(std::string_view key, int64_t ns) {
@@ -55,8 +55,8 @@ void ChromeEvents::AddCount(std::string_view name, int64_t at_ns, int64_t operat
   Write(R"(,"args":{{"operations":{}}}}})", operations);
 }
 
-// Other files have flows of their own, with numbers that begin at 1 or at a correlation. An arrow
-// ends in the slice around its time.
+// A viewer may show another program's file beside this one, whose flows have numbers that begin at
+// 1 or at a correlation. An arrow ends in the slice around its time.
 void ChromeEvents::AddArrow(std::string_view name, const TraceSlice& from, const TraceSlice& to,
                             int64_t at_ns) {
   const uint64_t flow = (uint64_t{1} << 40) + arrows_++;

@@ -29,9 +29,8 @@ struct TraceSlice {
 
 class ChromeEvents {
  public:
-  // Times are written as microseconds after `base_ns`. `first_pid`: number of the first process;
-  // another file's processes may have those before.
-  ChromeEvents(int64_t base_ns, int64_t first_pid) : base_ns_(base_ns), first_pid_(first_pid) {}
+  // Times are written as microseconds after `base_ns`.
+  explicit ChromeEvents(int64_t base_ns) : base_ns_(base_ns) {}
 
   // Processes, and tracks of the latest one, are shown in this order. Return their numbers.
   size_t AddProcess(std::string_view name);
@@ -75,7 +74,6 @@ class ChromeEvents {
                      std::optional<size_t> track);
 
   const int64_t base_ns_;
-  const int64_t first_pid_;
   size_t processes_ = 0, tracks_ = 0, arrows_ = 0;
   std::string out_;
 };

@@ -55,11 +55,11 @@ using Part = std::tuple<int64_t, int64_t, size_t>;
 
 class TraceDrawing {
  public:
-  TraceDrawing(const ClockAlignment& alignment, int64_t base_ns, int64_t first_pid)
+  TraceDrawing(const ClockAlignment& alignment, int64_t base_ns)
       : alignment_(alignment),
         nodes_(alignment.nodes()),
         ranks_(alignment.nodes()),
-        events_(base_ns, first_pid) {}
+        events_(base_ns) {}
 
   std::string Draw() {
     for (const auto& [n, p] : ProcessesInOrder()) {
@@ -367,15 +367,11 @@ int64_t BaseOf(const ClockAlignment& alignment) {
 
 }  // namespace
 
-std::string EventsOf(const ClockAlignment& alignment, int64_t base_ns, int64_t first_pid) {
-  return TraceDrawing(alignment, base_ns, first_pid).Draw();
-}
-
 std::string ChromeTrace(const ClockAlignment& alignment) {
   const int64_t base_ns = BaseOf(alignment);
   return fmt::format("{{\"baseTimeNanoseconds\":{},\"displayTimeUnit\":\"ns\",\n\"{}\":{},\n",
                      base_ns, kTraceKey, TraceSection(alignment.nodes())) +
-         "\"traceEvents\":[\n" + EventsOf(alignment, base_ns, 1) + "\n]}\n";
+         "\"traceEvents\":[\n" + TraceDrawing(alignment, base_ns).Draw() + "\n]}\n";
 }
 
 }  // namespace nccl_exporter::exporter

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Properties of the files that `trace merge`, `trace summary` and `trace --append` read. Any user
-// may have written them.
+// Properties of the files that `trace merge` and `trace summary` read. Any user may have written
+// them.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -24,9 +24,6 @@ void Require(bool holds, const char* promise) {
   std::abort();
 }
 
-// Nodes that add nothing to a profile.
-const TracedNodes kNoNodes;
-
 bool IsOneLine(const std::string& fault) {
   return std::ranges::all_of(fault, [](unsigned char c) { return c >= 0x20 && c != 0x7F; });
 }
@@ -35,9 +32,6 @@ bool IsOneLine(const std::string& fault) {
 
 void CheckInput(std::string_view input) {
   std::string fault;
-  BesideProfile(std::string(input), ClockAlignment(kNoNodes), fault);
-  Require(IsOneLine(fault), "a fault of a profile is one line");
-  fault.clear();
   const std::vector<collector::NodeTrace> nodes = ReadTraceSection(input, fault);
   Require(IsOneLine(fault), "a fault is one line");
   Require(nodes.empty() == !fault.empty(), "a file has nodes or a fault");

@@ -66,21 +66,10 @@ TracedNodes ReadAll(const std::vector<std::string>& paths, std::string& fault) {
   return nodes;
 }
 
-// Writes nodes that are aligned, beside those of the profiler's file if one is named.
+// Writes nodes that are aligned.
 void Write(const TraceRequest& request, const ClockAlignment& alignment, TraceResult& result) {
   const TracedNodes& nodes = alignment.nodes();
-  std::string text;
-  if (request.append_to.empty()) {
-    text = ChromeTrace(alignment);
-  } else {
-    const std::string profile = ReadText(request.append_to, result.fault);
-    if (!result.fault.empty()) return;
-    text = BesideProfile(profile, alignment, result.fault);
-    if (!result.fault.empty()) {
-      result.fault = request.append_to + ": " + result.fault;
-      return;
-    }
-  }
+  std::string text = ChromeTrace(alignment);
   if (request.output.ends_with(".gz")) text = Gzip(text);
   if (request.output.empty()) {
     result.text = std::move(text);

@@ -33,7 +33,6 @@ struct TraceRequest {
   std::optional<uint64_t> communicator = {};  // whose channels and steps; nothing: of all
   std::vector<std::string> wanted = {};       // jobs; empty: all processes
   std::string output = {};                    // empty: standard output
-  std::string append_to = {};                 // file of PyTorch's profiler; empty: none
   std::vector<std::string> files = {};        // of merge and summary
 };
 

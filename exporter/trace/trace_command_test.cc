@@ -113,17 +113,6 @@ TEST_F(TraceCommandTest, TakesTheProcessesOfAJob) {
             "no process of this job has a segment here");
 }
 
-TEST_F(TraceCommandTest, AFileOfPyTorchGetsTheEventsToo) {
-  std::ofstream(Path("torch.json")) << R"({"baseTimeNanoseconds": 5, "traceEvents": [{"pid": 9}]})";
-  const TraceResult result =
-      WriteTrace({.output = Path("both.json"), .append_to = Path("torch.json")},
-                 SimulatedJob({.nodes = 1, .length_ns = kSecond}).nodes[0]);
-  EXPECT_EQ(result.fault, "");
-  EXPECT_THAT(Text("both.json"), HasSubstr("\"pid\":10"));
-  EXPECT_THAT(Text("both.json"), HasSubstr("\"AllReduce\""));
-  EXPECT_THAT(Text("both.json"), HasSubstr(R"({"pid": 9})"));
-}
-
 TEST_F(TraceCommandTest, TheSuffixCompresses) {
   const collector::NodeTrace node = SimulatedJob({.nodes = 1, .length_ns = kSecond}).nodes[0];
   WriteTrace({.output = Path("a.json")}, node);

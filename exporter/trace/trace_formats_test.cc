@@ -318,52 +318,5 @@ TEST_F(FormatsTest, WaitsNameTheRankThatEnteredLast) {
   EXPECT_GT(late, 100u);
 }
 
-constexpr char kKineto[] = R"({
-  "schemaVersion": 1, "baseTimeNanoseconds": 1700000000000000000, "displayTimeUnit": "ms",
-  "deviceProperties": [{"id": 0, "traceEvents": [1], "name": "a \"[traceEvents\": b"}],
-  "traceEvents": [
-    {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "pid": 3, "tid": 7, "ts": 1.5, "dur": 2},
-    {"ph": "M", "name": "process_name", "pid": 88123, "tid": 0, "args": {"name": "python]"}},
-    {"ph": "X", "cat": "Trace", "name": "x", "pid": "Spans", "tid": "a", "ts": 0, "dur": 2}
-  ],
-  "traceName": "/tmp/a.json"})";
-
-TEST_F(FormatsTest, EventsAreAppendedToAFileOfPyTorch) {
-  std::string fault;
-  const std::string text = BesideProfile(kKineto, alignment_, fault);
-  ASSERT_EQ(fault, "");
-  const json file = json::parse(text);
-  const json before = json::parse(kKineto);
-  EXPECT_EQ(file["traceName"], before["traceName"]);
-  EXPECT_EQ(file["deviceProperties"], before["deviceProperties"]);
-  const json ours = json::parse(ChromeTrace(alignment_));
-  ASSERT_EQ(file["traceEvents"].size(), ours["traceEvents"].size() + 3);
-  for (size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(file["traceEvents"][file["traceEvents"].size() - 3 + i], before["traceEvents"][i]);
-  }
-  for (const json& event : file["traceEvents"]) {
-    if (event["ph"] != "C") continue;
-    EXPECT_NEAR(event["ts"].get<double>() + 1.7e15, 1.7e15 + 2e6, 3e6) << "on one time axis";
-    EXPECT_GE(event["pid"], 88124);
-  }
-  EXPECT_EQ(ReadTraceSection(text, fault), ReadTraceSection(ChromeTrace(alignment_), fault));
-  BesideProfile(text, alignment_, fault);
-  EXPECT_EQ(fault, "it is a trace of nccl-exporter already");
-}
-
-TEST_F(FormatsTest, WhatIsNoFileOfPyTorchIsRefused) {
-  const auto fault_of = [&](const std::string& text) {
-    std::string fault;
-    BesideProfile(text, alignment_, fault);
-    return fault;
-  };
-  EXPECT_EQ(fault_of("{\"traceEvents\":[]}"), "");
-  EXPECT_EQ(fault_of("{\"traceEvents\":[]"), "it is no JSON");
-  EXPECT_EQ(fault_of("{\"traceEvents\":{}}"), "it has no array traceEvents");
-  EXPECT_EQ(fault_of("{\"a\":{\"traceEvents\":[]}}"), "it has no array traceEvents");
-  EXPECT_EQ(fault_of("{\"traceEvents\":[{\"pid\":4000000000}]}"),
-            "a process in it has a number above 1073741823");
-}
-
 }  // namespace
 }  // namespace nccl_exporter::exporter
