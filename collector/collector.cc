@@ -34,22 +34,8 @@ constexpr std::chrono::milliseconds kLookInterval{250};
 // recorded when its last operation is.
 constexpr std::chrono::milliseconds kLateDeliveries{100};
 
-// For how long channels and steps of operations are awaited that had not ended at the end: a hung
-// one does not end. Less than trace_ring::kGraceNs.
-constexpr std::chrono::seconds kLatestParts{3};
-
 // Pause between two parts of a listing: a thread that waits for the lock gets it.
 constexpr std::chrono::milliseconds kPauseBetweenParts{1};
-
-DetailWish WishOf(const DetailRequest& detail, int64_t begin_realtime_ns,
-                  std::chrono::nanoseconds length) {
-  using trace_ring::Level;
-  return {.request = {.level = detail.with_steps ? Level::kSteps : Level::kChannels,
-                      .begin_realtime_ns = begin_realtime_ns,
-                      .end_realtime_ns = begin_realtime_ns + length.count(),
-                      .communicator = detail.communicator},
-          .is_wanted = detail.is_of_job};
-}
 
 }  // namespace
 
@@ -112,13 +98,10 @@ NodeTrace Collector::Recent(std::chrono::nanoseconds length, size_t most_operati
   return recorder.Finish();
 }
 
-NodeTrace Collector::Record(std::chrono::nanoseconds length, const std::function<bool()>& is_wanted,
-                            const std::optional<DetailRequest>& detail) {
+NodeTrace Collector::Record(std::chrono::nanoseconds length,
+                            const std::function<bool()>& is_wanted) {
   using SteadyClock = std::chrono::steady_clock;
-  const Moment begin = clock_();
-  std::optional<DetailWish> wish;
-  if (detail) wish = WishOf(*detail, begin.realtime_ns, length);
-  OperationRecorder recorder(begin.monotonic_ns, true, kMostTracedOperations, std::move(wish));
+  OperationRecorder recorder(clock_().monotonic_ns, true);
   const Follow follow = [&](const auto&... seen) { recorder.Follow(seen...); };
   const SteadyClock::time_point end = SteadyClock::now() + length;
   SteadyClock::time_point next_look = SteadyClock::now(), next_read = next_look;
@@ -132,33 +115,11 @@ NodeTrace Collector::Record(std::chrono::nanoseconds length, const std::function
     std::this_thread::sleep_until(std::min(next_read, end));
   }
   Snapshot(follow);
-  const int64_t end_realtime_ns = clock_().realtime_ns;
   recorder.Read();
   std::this_thread::sleep_for(kLateDeliveries);
   recorder.Read();
   recorder.Count(*Snapshot());
-  if (detail) ReadLateParts(recorder, end_realtime_ns);
   return recorder.Finish();
-}
-
-// Until all that was called in the window has ended, or for kLatestParts.
-void Collector::ReadLateParts(OperationRecorder& recorder, int64_t end_realtime_ns) {
-  const auto latest = std::chrono::steady_clock::now() + kLatestParts;
-  const auto is_in_flight = [end_realtime_ns](const NodeSnapshot& snapshot) {
-    for (const ProcessSnapshot& process : snapshot.processes) {
-      for (const CommunicatorSnapshot& communicator : process.communicators) {
-        for (const InFlightOperation& operation : communicator.in_flight) {
-          if (process.is_alive && operation.start_realtime_ns < end_realtime_ns) return true;
-        }
-      }
-    }
-    return false;
-  };
-  while (is_in_flight(*Snapshot()) && std::chrono::steady_clock::now() < latest) {
-    std::this_thread::sleep_for(kRingReadInterval);
-    recorder.ReadDetails();
-  }
-  recorder.ReadDetails();
 }
 
 // A node of which only a part is known looks as if the rest had ended.

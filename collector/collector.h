@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -31,15 +30,7 @@ struct CollectorOptions {
   bool splits_durations = false;
 };
 
-// Details of operations: see docs/trace.md.
-struct DetailRequest {
-  bool with_steps = false;  // and not only channels
-  std::optional<uint64_t> communicator;
-  std::function<bool(const ProcessSnapshot&)> is_of_job;
-};
-
 class ArrivalObserver;
-class OperationRecorder;
 class SegmentTable;
 
 class Collector {
@@ -66,17 +57,14 @@ class Collector {
   NodeTrace Recent(std::chrono::nanoseconds length, size_t most_operations = kMostTracedOperations);
 
   // All operations from now on, for `length` or until `is_wanted` returns false, which is asked
-  // every kRingReadInterval. On the caller's thread. `detail`: what processes are asked for in this
-  // time, and which ones.
-  NodeTrace Record(std::chrono::nanoseconds length, const std::function<bool()>& is_wanted,
-                   const std::optional<DetailRequest>& detail = std::nullopt);
+  // every kRingReadInterval. On the caller's thread.
+  NodeTrace Record(std::chrono::nanoseconds length, const std::function<bool()>& is_wanted);
 
  private:
   // Called behind the segments of a snapshot, with the moment at which it was taken.
   using Follow = std::function<void(const NodeSnapshot&, const SegmentLooks&, const Moment&)>;
   std::shared_ptr<NodeSnapshot> Snapshot(const Follow& follow);
   std::shared_ptr<NodeSnapshot> SnapshotOf(SegmentLooks looks, const Moment& now);
-  void ReadLateParts(OperationRecorder& recorder, int64_t end_realtime_ns);
   bool MustWaitForDiscovery() const;
   void Refresh();
   bool GoOnDiscovering();

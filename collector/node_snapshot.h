@@ -245,10 +245,7 @@ struct ProcessSnapshot {
   std::string executable;
   std::string plugin_version;
   int64_t start_realtime_ns = 0;
-  int64_t start_monotonic_ns = 0;  // by CLOCK_MONOTONIC
-  // Lead of its CLOCK_MONOTONIC over the reader's, in a time namespace. All other times are the
-  // reader's.
-  int64_t clock_offset_ns = 0;
+  int64_t start_monotonic_ns = 0;  // by CLOCK_MONOTONIC of the reader
   // Environment variables, name and value.
   std::vector<std::pair<std::string, std::string>> identity;
   RankNumbers numbers;  // of the communicator that was made last

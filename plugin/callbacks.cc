@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/callbacks.h"
 
-#include <optional>
-
 namespace nccl_exporter::plugin {
 
 // The stop of its event is that of the host's call (2.30.7 ce_coll.cc :1361-1408,
@@ -43,27 +41,10 @@ void Process::RefuseChannel(Handle task, uint32_t channel) {
   CountLoss(channel >= Handle::kMaxChannels ? Loss::kChannelOutOfRange : Loss::kUnknownHandle);
 }
 
-void Process::TraceOperation(Communicator& communicator, uint64_t ticket, Function function,
-                             int peer, uint64_t sequence, uint64_t call_ns, uint64_t bytes) {
-  communicator.caller_lane().Write(trace_ring::MakeOperation(
-      static_cast<uint64_t>(function), ticket, peer, sequence, call_ns, bytes));
-}
-
-void Process::StampTracedChannel(Handle handle, uint64_t time_ns) {
-  Communicator* communicator = communicators_.Owner(handle, HandleKind::kTracedKernelChannel);
-  if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle);
-  const std::optional<uint64_t> start_ns =
-      communicator->UnstampedStart(handle.Ticket(), handle.Channel());
-  communicator->StampChannel(handle.Ticket(), handle.Channel(), time_ns);
-  if (!start_ns) return;
-  communicator->progress_lane().Write(
-      trace_ring::MakeChannel(handle.Channel(), handle.Ticket(), *start_ns, time_ns));
-}
-
 // An operation that nobody follows has no ticket, and its network time counts none the less.
-void* Process::StartProxyOperation(void* task, ProxyOperationStart start) {
+void* Process::StartProxyOperation(void* task, int pid, bool is_send) {
   if (communicators_.Salt() == 0) return nullptr;
-  if (start.pid != pid_) return CountLoss(Loss::kForeignProcess), nullptr;
+  if (pid != pid_) return CountLoss(Loss::kForeignProcess), nullptr;
   const Handle handle = Handle::From(task);
   const bool has_ticket = communicators_.Fits(handle, HandleKind::kOperation);
   Communicator* communicator = communicators_.OwnerOf(handle);
@@ -76,12 +57,8 @@ void* Process::StartProxyOperation(void* task, ProxyOperationStart start) {
   NetworkTimer* const network = communicator->network();
   if (network == nullptr || !handle.NetworkFlag())
     return is_followed ? handle.As(HandleKind::kProxyOperation).Pointer() : nullptr;
-  const uint64_t ticket = has_ticket ? handle.Ticket() : NetworkTimer::kNoTicket;
-  const uint32_t key = network->Start(start.is_send, ticket, handle.StepsFlag());
-  if (handle.StepsFlag()) [[unlikely]] {
-    communicator->progress_lane().Write(trace_ring::MakeNetworkOperation(
-        key, start.is_send, has_ticket, ticket, start.channel, start.peer, start.step_bytes));
-  }
+  const uint32_t key =
+      network->Start(is_send, has_ticket ? handle.Ticket() : NetworkTimer::kNoTicket);
   const HandleKind kind =
       is_followed ? HandleKind::kTimedProxyOperation : HandleKind::kNetworkOperation;
   return handle.WithNetworkBits(kind, key).Pointer();
@@ -115,9 +92,6 @@ void Process::StopRare(Handle handle) {
     case HandleKind::kCapturedCall:
     case HandleKind::kUnfollowed:
       return;
-    case HandleKind::kTracedKernelChannel:
-      if (owner != nullptr) return owner->StopChannel(handle.Ticket(), handle.Channel());
-      break;
     case HandleKind::kGroup:
       if (owner != nullptr) return owner->CloseLaunch(handle.Ticket());
       break;

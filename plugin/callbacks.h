@@ -115,7 +115,6 @@ inline void* Process::StartTask(void* context, OperationStart& start, const Task
                                      communicators_.RanksOf(from, *communicator));
   start.is_to_self = start.peer >= 0 && start.peer == communicator->rank();
   start.has_no_parts = start.is_to_self && communicator->source() == TimingSource::kProxy;
-  const uint64_t trace_flags = TraceFlags(start.call_ns, *communicator);
   bool times_network = false;
   if (NetworkTimer* const network = communicator->network()) {
     times_network = network->Takes(start.call_is_bound && !start.is_replay);
@@ -124,12 +123,9 @@ inline void* Process::StartTask(void* context, OperationStart& start, const Task
     network->windows().Note(start.call_ns);
   }
   const uint64_t ticket = communicator->StartOperation(start);
-  const Handle handle =
-      from.With(ticket != 0 ? HandleKind::kOperation : HandleKind::kUnfollowed, ticket);
-  if (trace_flags != 0 && ticket != 0) [[unlikely]]
-    TraceOperation(*communicator, ticket, start.function, start.peer, start.sequence, start.call_ns,
-                   start.message_bytes);
-  return handle.WithFlags(times_network, trace_flags).Pointer();
+  return from.With(ticket != 0 ? HandleKind::kOperation : HandleKind::kUnfollowed, ticket)
+      .WithNetworkFlag(times_network)
+      .Pointer();
 }
 
 template <bool kHasTimeStamp>
@@ -148,7 +144,7 @@ template <bool kHasTimeStamp>
 [[gnu::always_inline]] inline void Process::StampKernelChannel(void* pointer, uint64_t gpu_ns) {
   const Handle handle = Handle::From(pointer);
   Communicator* communicator = communicators_.Owner(handle, HandleKind::kKernelChannel);
-  if (communicator == nullptr) return StampTracedChannel(handle, gpu_ns);
+  if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle);
   communicator->StampChannel(handle.Ticket(), handle.Channel(), gpu_ns);
 }
 
@@ -177,8 +173,7 @@ template <bool kHasTimeStamp>
 template <bool kHasTimeStamp>
 [[gnu::always_inline]] inline void Process::Stop(void* pointer) {
   const Handle handle = Handle::From(pointer);
-  if (!communicators_.Fits(handle, HandleKind::kKernelChannel))
-    return StopOther<kHasTimeStamp>(handle);
+  if (!communicators_.Fits(handle, HandleKind::kKernelChannel)) return StopOther(handle);
   Communicator* communicator = communicators_.OwnerOf(handle);
   if (communicator == nullptr) return CountLoss(Loss::kUnknownHandle);
   if constexpr (!kHasTimeStamp)
@@ -186,14 +181,10 @@ template <bool kHasTimeStamp>
   communicator->StopChannel(handle.Ticket(), handle.Channel());
 }
 
-template <bool kHasTimeStamp>
 [[gnu::always_inline]] inline void Process::StopOther(Handle handle) {
   const HandleKind kind = communicators_.KindOf(handle);
   if (kind == HandleKind::kOperation || kind == HandleKind::kCall)
     return;  // "handed over", not "done"
-  if constexpr (!kHasTimeStamp) {
-    if (kind == HandleKind::kTracedKernelChannel) StampTracedChannel(handle, NowNs());
-  }
   if (kind != HandleKind::kNetworkStep) return StopRare(handle);
   if (NetworkTimer* const network = NetworkOf(handle)) network->StopStep(handle.NetworkBits());
 }

@@ -71,11 +71,8 @@ struct Adapter {
   }
 
   NCCL_EXPORTER_EVENT StartProxyOp(void** handle, const Descriptor& d) {
-    *handle = Process::Get()->StartProxyOperation(d.parentObj, {.pid = d.proxyOp.pid,
-                                                                .peer = d.proxyOp.peer,
-                                                                .step_bytes = d.proxyOp.chunkSize,
-                                                                .channel = d.proxyOp.channelId,
-                                                                .is_send = d.proxyOp.isSend == 1});
+    *handle =
+        Process::Get()->StartProxyOperation(d.parentObj, d.proxyOp.pid, d.proxyOp.isSend == 1);
     return abi::kSuccess;
   }
 

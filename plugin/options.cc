@@ -114,10 +114,6 @@ constexpr std::array<OptionRow, kOptionCount> kOptions{{
      "labels of the job's own on nccl_rank_info, such as team=x,run=y: at most 8, of at most 24 "
      "and 95 bytes",
      StoreLabels},
-    {"NCCL_EXPORTER_TRACE", "1",
-     "0: no file in memory (memfd_create), so that nccl-exporter trace --level cannot ask this "
-     "process",
-     StoreWhole<&Options::trace, 0, 1>},
 }};
 
 Options ReadOptions(const char* (*get)(const char* name)) {

@@ -11,7 +11,7 @@
 
 namespace nccl_exporter::plugin {
 
-inline constexpr size_t kOptionCount = 8;
+inline constexpr size_t kOptionCount = 7;
 
 struct Options {
   bool enable = true;
@@ -19,7 +19,6 @@ struct Options {
   KernelTiming kernel_timing = KernelTiming::kAuto;
   uint32_t communicators = 256;  // of the process; parallel layouts use tens
   uint64_t retention_ns = 300'000'000'000;
-  bool trace = true;             // a file in memory for requests
   const char* labels = nullptr;  // into the environment: a list of user_labels.h; nullptr: none
   // Share of time in which proxy operations are timed, in millionths; 0: never.
   uint32_t network_share_ppm = 100'000;
@@ -36,7 +35,8 @@ inline constexpr const char* kFormerVariables[]{"NCCL_EXPORTER_KERNEL_PHASES",
                                                 "NCCL_EXPORTER_NETWORK_PEERS",
                                                 "NCCL_EXPORTER_SAMPLING",
                                                 "NCCL_EXPORTER_SAMPLING_LEARNING_SECONDS",
-                                                "NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS"};
+                                                "NCCL_EXPORTER_SAMPLING_PERIOD_SECONDS",
+                                                "NCCL_EXPORTER_TRACE"};
 
 struct OptionRow {
   const char* name;

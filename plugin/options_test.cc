@@ -42,7 +42,6 @@ TEST(Options, AreTheDefaultsOfTheTableWhenNothingIsSet) {
     EXPECT_EQ(options.retention_ns, 300'000'000'000u);
     EXPECT_EQ(options.network_share_ppm, 100'000u);
     EXPECT_EQ(options.network_period_ns, 2'000'000'000u);
-    EXPECT_TRUE(options.trace);
     EXPECT_EQ(options.labels, nullptr);
     EXPECT_EQ(Rejected(options), Names());
   }
@@ -55,8 +54,7 @@ TEST(Options, TakeEveryVariableOfTheTable) {
                                 {"NCCL_EXPORTER_COMMUNICATORS", "4095"},
                                 {"NCCL_EXPORTER_RETENTION_SECONDS", "1"},
                                 {"NCCL_EXPORTER_NETWORK_TIMING", "0.02/0.5"},
-                                {"NCCL_EXPORTER_LABELS", "team=x,run=y"},
-                                {"NCCL_EXPORTER_TRACE", "0"}});
+                                {"NCCL_EXPORTER_LABELS", "team=x,run=y"}});
   EXPECT_STREQ(options.labels, "team=x,run=y");
   EXPECT_FALSE(options.enable);
   EXPECT_STREQ(options.directory, "/somewhere");
@@ -65,7 +63,6 @@ TEST(Options, TakeEveryVariableOfTheTable) {
   EXPECT_EQ(options.retention_ns, 1'000'000'000u);
   EXPECT_EQ(options.network_share_ppm, 20'000u);
   EXPECT_EQ(options.network_period_ns, 500'000'000u);
-  EXPECT_FALSE(options.trace);
   EXPECT_EQ(Rejected(options), Names());
 }
 
@@ -76,8 +73,7 @@ TEST(Options, KeepTheDefaultAndNameTheVariableWhenAValueIsNotUnderstood) {
                                           {"NCCL_EXPORTER_COMMUNICATORS", "4096"},
                                           {"NCCL_EXPORTER_RETENTION_SECONDS", "-1"},
                                           {"NCCL_EXPORTER_NETWORK_TIMING", "0.0009"},
-                                          {"NCCL_EXPORTER_LABELS", "rank=7"},
-                                          {"NCCL_EXPORTER_TRACE", "2"}}) {
+                                          {"NCCL_EXPORTER_LABELS", "rank=7"}}) {
     const Options options = Read({{name, value}});
     EXPECT_EQ(Rejected(options), Names{name});
     EXPECT_TRUE(options.enable);

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -114,12 +113,6 @@ void Process::Start(const InitRequest& request) {
   pid_ = getpid();
   capturing_threads_.Open();
   StoreRelaxed(host_may_announce_, IsLaunchBlocking(ProcessEnvironment("CUDA_LAUNCH_BLOCKING")));
-  const TraceFile trace =
-      options_.trace ? MakeTraceFile(segment_.header()->start_monotonic_ns) : TraceFile{};
-  if (options_.trace && trace.file == nullptr) {
-    info("nccl-exporter: no traces on request: %s: %s", trace.fault, std::strerror(errno));
-  }
-  trace_.Open(trace.file);
   OpenOverflow();
   mode_ = Mode::kRunning;
   communicators_.StoreSalt(RandomSalt());
@@ -139,8 +132,7 @@ void Process::OpenOverflow() {
   StoreRelease(slot->state, layout::StateWord(1, layout::SlotState::kLive));
   Communicator* communicator = communicators_.InSlot(overflow);
   communicator->recorder().ShareSlot();
-  communicator->Open(
-      {.slot = slot, .header = segment_.header(), .number = overflow, .trace = &trace_});
+  communicator->Open({.slot = slot, .header = segment_.header()});
 }
 
 void Process::Init(const InitRequest& request, void** context, int* mask) {
@@ -238,9 +230,9 @@ Handle Process::OpenSlot(uint32_t index, const InitRequest& request, const Event
   slot->local_rank = static_cast<uint64_t>(numbers.local_rank + 1);
   slot->world_size = static_cast<uint64_t>(numbers.world_size);
 
-  communicators_.InSlot(index)->Open(
-      {policy.source, request.rank, RanksIn(request), slot, segment_.header(), policy.causes,
-       policy.times_are_on_probation, request.id, request.is_known, index, &trace_});
+  communicators_.InSlot(index)->Open({policy.source, request.rank, RanksIn(request), slot,
+                                      segment_.header(), policy.causes,
+                                      policy.times_are_on_probation, request.is_known});
   const Handle context = communicators_.OpenSlot(index);
   StoreRelease(slot->state, layout::StateWord(generation, layout::SlotState::kLive));
   return context;
@@ -274,7 +266,7 @@ void Process::JoinNetwork(uint32_t index, int* mask, int own_mask) {
   if (!windows->IsInUse())
     windows->Open(mask, own_mask, {options_.network_period_ns, options_.network_share_ppm});
   windows->Join();
-  timer->Open(segment_.slot(index), segment_.header(), windows, &communicator.progress_lane());
+  timer->Open(segment_.slot(index), segment_.header(), windows);
   communicator.SetNetwork(timer);
 }
 
@@ -307,16 +299,6 @@ void Process::Finalize(void* context) {
 void Process::CountLoss(Loss loss) {
   if (communicators_.Salt() != 0)
     AddRelaxed(segment_.header()->losses[static_cast<uint8_t>(loss)], 1);
-}
-
-// Windows of network timing open before the operation's own is decided.
-uint64_t Process::ConsiderTrace(uint64_t call_ns, Communicator& communicator) {
-  if (const std::optional<uint64_t> until_realtime_ns = trace_.Take(call_ns)) {
-    for (NetworkWindows& windows : network_windows_) windows.KeepOpen(*until_realtime_ns);
-  }
-  const trace_ring::Level level = trace_.LevelOf(call_ns, communicator.id());
-  if (level == trace_ring::Level::kNone) return 0;
-  return Handle::kChannelsFlag | (level == trace_ring::Level::kSteps ? Handle::kStepsFlag : 0);
 }
 
 void Process::NoteMaskOverride(const int* mask) {

@@ -27,7 +27,6 @@
 #include "plugin/network/network_windows.h"
 #include "plugin/options.h"
 #include "plugin/segment/segment.h"
-#include "plugin/trace/trace_session.h"
 
 namespace nccl_exporter::plugin {
 
@@ -75,15 +74,7 @@ class Process {
   // With a GPU time (API v4 and later), or dated here.
   template <bool kHasTimeStamp>
   void StartKernelChannel(void** handle, void* task, uint32_t channel, uint64_t gpu_ns);
-  // `channel` and `step_bytes` are for traces. In registers: an address would cost all callbacks.
-  struct ProxyOperationStart {
-    int pid = 0;
-    int peer = 0;
-    int step_bytes = 0;
-    uint8_t channel = 0;
-    bool is_send = false;
-  };
-  void* StartProxyOperation(void* task, ProxyOperationStart start);
+  void* StartProxyOperation(void* task, int pid, bool is_send);
   void* StartProxyStep(void* proxy_operation, int step);
   void RecordProxyStep(void* step, int state, uint64_t bytes);
   // API v2 and v3.
@@ -118,22 +109,8 @@ class Process {
                             uint32_t channel, uint64_t gpu_ns);
   void RefuseChannel(Handle task, uint32_t channel);
   [[gnu::cold, gnu::noinline]] void RefuseStep(Handle handle);
-  template <bool kHasTimeStamp>
   void StopOther(Handle handle);
   void StopRare(Handle handle);
-  [[gnu::noinline]] void StampTracedChannel(Handle handle, uint64_t time_ns);
-  // By values: a reference to what a start is made of would keep it in memory for all operations.
-  [[gnu::noinline]] static void TraceOperation(Communicator& communicator, uint64_t ticket,
-                                               Function function, int peer, uint64_t sequence,
-                                               uint64_t call_ns, uint64_t bytes);
-
-  // Flags of an operation's handle: parts that a trace records of the operation if it is called at
-  // this time (CLOCK_MONOTONIC).
-  uint64_t TraceFlags(uint64_t call_ns, Communicator& communicator) {
-    if (trace_.IsSettled()) [[likely]]
-      return 0;
-    return ConsiderTrace(call_ns, communicator);
-  }
   void CountLoss(Loss loss);
 
   enum class Mode : uint8_t { kNotStarted = 0, kRunning, kOff };
@@ -153,7 +130,6 @@ class Process {
   void JoinNetwork(uint32_t index, int* mask, int own_mask);
   static void LeaveNetwork(Communicator& communicator);
 
-  [[gnu::cold, gnu::noinline]] uint64_t ConsiderTrace(uint64_t call_ns, Communicator& communicator);
   // Ends kernel timing where another program has changed the mask, once for each change: NCCL's
   // host has stopped or begun to count.
   [[gnu::cold]] void NoteMaskOverride(const int* mask);
@@ -167,11 +143,9 @@ class Process {
   // Set by a captured call, and where another program has changed the event mask: calls may have
   // been captured that were not announced.
   std::atomic<bool> host_may_announce_;
-  // One for each copy of libnccl: a framework's own, and the system's, twice. Under the lock, but
-  // for windows that a trace keeps open.
+  // One for each copy of libnccl: a framework's own, and the system's, twice. Under the lock.
   std::array<NetworkWindows, 4> network_windows_;
   Segment segment_;
-  TraceSession trace_;
 
   pthread_mutex_t lock_;  // over what follows
   Mode mode_;

@@ -46,7 +46,7 @@ struct CompletedOperation {
 class CompletionRing {
  public:
   // `slot_offset`: of the communicator's slot in its segment. `clock_offset_ns`: see
-  // ProcessSnapshot; times of CLOCK_MONOTONIC are of ours.
+  // ReadTerms; times of CLOCK_MONOTONIC are of ours.
   explicit CompletionRing(uint64_t slot_offset, int64_t clock_offset_ns = 0)
       : slot_offset_(slot_offset), clock_offset_ns_(static_cast<uint64_t>(clock_offset_ns)) {}
 

@@ -92,7 +92,6 @@ class SegmentReading {
     if (!directory_.process) return std::move(result_);
     result_.process = std::move(directory_.process);
     result_.process->start_monotonic_ns -= terms_.clock_offset_ns;
-    result_.process->clock_offset_ns = terms_.clock_offset_ns;
     result_.last_sign_of_life_realtime_ns = result_.process->start_realtime_ns;
     ReadSlots();
     if (!result_.fault) FindLatestNumbers();

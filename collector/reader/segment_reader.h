@@ -24,7 +24,8 @@ inline constexpr int64_t kFutureNs = 10'000'000'000;
 
 struct ReadTerms {
   Moment now;
-  int64_t clock_offset_ns = 0;  // see ProcessSnapshot
+  // Lead of the process's CLOCK_MONOTONIC over the reader's, in a time namespace.
+  int64_t clock_offset_ns = 0;
   // Retention of finalized communicators.
   std::chrono::nanoseconds retention = std::chrono::nanoseconds::max();
   uint64_t communicator_limit = layout::kMaxSlots;  // see kMaxCommunicators; 40 us each to read

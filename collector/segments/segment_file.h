@@ -67,7 +67,7 @@ class SegmentFile : public SegmentSource {
 struct SegmentLook {
   std::shared_ptr<const SegmentFile> file;
   bool is_alive = false;        // whether its writer lives
-  int64_t clock_offset_ns = 0;  // see ProcessSnapshot
+  int64_t clock_offset_ns = 0;  // see ReadTerms
   SlotDirectory slots;          // of a live one: a dead one's slots do not change
 };
 

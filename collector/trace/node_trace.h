@@ -12,7 +12,6 @@
 
 #include "proto/collective.h"
 #include "proto/loss.h"
-#include "proto/network_state.h"
 #include "proto/timing_source.h"
 
 namespace nccl_exporter::collector {
@@ -23,9 +22,6 @@ inline constexpr int64_t kMostTraceNs = int64_t{1} << 61;
 // Operations of one trace: 640 MB of memory, and 8 ranks with 1,000 operations a second for 20
 // minutes. Users share the number equally; TracedCommunicator::beyond_limit counts the rest.
 inline constexpr size_t kMostTracedOperations = 10'000'000;
-
-// Operations, channels and steps that are recorded on request in one trace: 48 bytes each at most.
-inline constexpr size_t kMostTracedParts = 20'000'000;
 
 // An operation that was timed. Its times are what the process wrote: any number is possible.
 struct TracedOperation {
@@ -54,73 +50,6 @@ struct TracedInFlight {
   bool operator==(const TracedInFlight&) const = default;
 };
 
-// An operation that was called while the process recorded details, with the number by which its
-// parts name it.
-struct DetailedOperation {
-  uint64_t ticket = 0;
-  Function function = Function::kOther;
-  uint64_t sequence = 0;
-  int64_t call_ns = 0;  // CLOCK_MONOTONIC
-  uint64_t bytes = 0;
-  int peer = -1;  // of Send and Recv
-
-  bool operator==(const DetailedOperation&) const = default;
-};
-
-// One channel of its kernel.
-struct TracedChannel {
-  size_t operation = 0;  // in TracedDetail::operations
-  uint32_t channel = 0;
-  int64_t start_ns = 0;  // in the clock of the timing source
-  int64_t stop_ns = 0;
-
-  bool operator==(const TracedChannel&) const = default;
-};
-
-// The transfers of one operation through one channel to or from one peer.
-struct TracedNetworkOperation {
-  std::optional<size_t> operation;  // in TracedDetail::operations
-  bool is_send = false;
-  uint32_t channel = 0;
-  int peer = -1;
-  uint64_t step_bytes = 0;  // the most that a step has
-
-  bool operator==(const TracedNetworkOperation&) const = default;
-};
-
-// One step, for as long as it was the oldest of its network operation: from the end of the step
-// before, or its own start if it is the first.
-struct TracedStep {
-  size_t network_operation = 0;                        // in TracedDetail::network_operations
-  int64_t end_ns = 0;                                  // CLOCK_MONOTONIC
-  std::array<int64_t, kNetworkStateCount> state_ns{};  // reasons of its wait; together its length
-
-  int64_t LengthNs() const {
-    int64_t length_ns = 0;
-    for (const int64_t ns : state_ns) length_ns += ns;
-    return length_ns;
-  }
-  bool operator==(const TracedStep&) const = default;
-};
-
-// Records of a communicator that its process made on request.
-struct TracedDetail {
-  bool has_steps = false;                     // they were asked for
-  std::vector<DetailedOperation> operations;  // in the order of their calls
-  std::vector<TracedChannel> channels;        // in the order of their starts
-  std::vector<TracedNetworkOperation> network_operations;
-  std::vector<TracedStep> steps;  // of each network operation in their order
-  // Records that the process could not write, because the ring was full, or that are behind one
-  // that was never written.
-  uint64_t lost_operations = 0;
-  uint64_t lost_parts = 0;
-  // Channels and steps that belong to no recorded operation: the record of it was lost.
-  uint64_t orphans = 0;
-  uint64_t beyond_limit = 0;  // that were read and left out: see kMostTracedParts
-
-  bool operator==(const TracedDetail&) const = default;
-};
-
 struct TracedCommunicator {
   bool has_identity = false;  // id and rank are known
   uint64_t id = 0;
@@ -144,7 +73,6 @@ struct TracedCommunicator {
   uint64_t overwritten = 0;         // operations of the window that the ring lost between two reads
   uint64_t beyond_limit = 0;        // operations that were read and left out: see OperationRecorder
   std::optional<uint64_t> untimed;  // completed in the window without times; nothing: not counted
-  std::optional<TracedDetail> detail;
 
   bool operator==(const TracedCommunicator&) const = default;
 
@@ -169,7 +97,6 @@ struct TracedProcess {
   // Counted in the window; since the start of the process where the window was not polled.
   std::array<uint64_t, kLossCount> losses{};
   std::vector<TracedCommunicator> communicators;
-  std::string detail_fault;  // why it has recorded no details that were asked for; empty: it has
 
   bool operator==(const TracedProcess&) const = default;
 };

@@ -2,26 +2,16 @@
 #include "collector/trace/operation_recorder.h"
 
 #include <algorithm>
-#include <iterator>
+#include <optional>
 #include <set>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include "collector/reader/slot_directory.h"
 
 namespace nccl_exporter::collector {
 namespace {
-
-void LoseAll(TracedDetail& detail) {
-  const uint64_t operations = detail.lost_operations + detail.operations.size();
-  const uint64_t parts = detail.lost_parts + detail.channels.size() + detail.steps.size();
-  detail = {.has_steps = detail.has_steps,
-            .operations = {},
-            .channels = {},
-            .network_operations = {},
-            .steps = {},
-            .lost_operations = operations,
-            .lost_parts = parts};
-}
 
 int64_t TimeOf(uint64_t ns) {
   return std::clamp(static_cast<int64_t>(ns), -kMostTraceNs, kMostTraceNs);
@@ -63,12 +53,8 @@ using Identity = std::tuple<Function, uint64_t, int64_t>;
 
 }  // namespace
 
-OperationRecorder::OperationRecorder(int64_t begin_ns, bool is_polled, size_t most_operations,
-                                     std::optional<DetailWish> wish)
-    : begin_ns_(begin_ns),
-      is_polled_(is_polled),
-      most_operations_(most_operations),
-      wish_(std::move(wish)) {}
+OperationRecorder::OperationRecorder(int64_t begin_ns, bool is_polled, size_t most_operations)
+    : begin_ns_(begin_ns), is_polled_(is_polled), most_operations_(most_operations) {}
 
 void OperationRecorder::Follow(const NodeSnapshot& snapshot, const SegmentLooks& looks,
                                const Moment& now) {
@@ -81,26 +67,12 @@ void OperationRecorder::Follow(const NodeSnapshot& snapshot, const SegmentLooks&
     if (is_new && is_polled_ && is_first_) process.losses_before = seen.losses;
     process.latest = seen;
     process.latest.communicators.clear();
-    if (is_new && wish_ && seen.is_alive && wish_->is_wanted(seen)) Ask(process, look->second);
     room_of_.try_emplace(seen.uid, 0);
     for (const CommunicatorSnapshot& communicator : seen.communicators) {
       if (!communicator.is_overflow) FollowCommunicator(process, look->second, communicator);
     }
   }
   is_first_ = false;
-}
-
-void OperationRecorder::Ask(Process& process, const SegmentLook& look) const {
-  const int64_t offset_ns = process.latest.clock_offset_ns;
-  process.details = std::make_unique<DetailRecorder>(look.file->FindWriter().pid,
-                                                     process.latest.start_monotonic_ns + offset_ns,
-                                                     wish_->request, kMostTracedParts, offset_ns);
-}
-
-void OperationRecorder::ReadDetails() {
-  for (auto& [key, process] : processes_) {
-    if (process.details != nullptr) process.details->Read();
-  }
 }
 
 // The slots of a dead process do not change, so a look does not have them: its header is read here.
@@ -144,7 +116,6 @@ void OperationRecorder::Count(const NodeSnapshot& snapshot) {
 }
 
 void OperationRecorder::Read() {
-  ReadDetails();
   const size_t room = most_operations_ / std::max<size_t>(room_of_.size(), 1);
   for (auto& [uid, left] : room_of_) left = room;
   for (const auto& [key, process] : processes_) {
@@ -212,28 +183,14 @@ NodeTrace OperationRecorder::Finish() {
                                                    .pod = latest.Identity("POD_NAME"),
                                                    .is_alive = latest.is_alive,
                                                    .losses = latest.losses,
-                                                   .communicators = {},
-                                                   .detail_fault = {}});
+                                                   .communicators = {}});
     for (size_t i = 0; i < kLossCount; ++i) traced.losses[i] -= process.losses_before[i];
-    if (process.details != nullptr) traced.detail_fault = process.details->Fault();
     for (auto& [slot, ring] : process.rings) {
       TracedCommunicator& communicator = traced.communicators.emplace_back(std::move(ring.traced));
       Describe(ring, communicator);
-      if (process.details != nullptr && traced.detail_fault.empty()) {
-        communicator.detail = process.details->Take(slot.first, end_.monotonic_ns);
-        if (HadSeveralCommunicators(process, slot.first)) LoseAll(*communicator.detail);
-      }
     }
   }
   return trace;
-}
-
-// Whether a slot was claimed again within the window. Its records do not say of which communicator
-// they are.
-bool OperationRecorder::HadSeveralCommunicators(const Process& process, uint32_t slot) {
-  const auto first = process.rings.lower_bound({slot, 0});
-  const auto end = process.rings.upper_bound({slot, ~uint64_t{0}});
-  return std::distance(first, end) > 1;
 }
 
 void OperationRecorder::Describe(const Ring& ring, TracedCommunicator& traced) const {

@@ -10,36 +10,25 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
-#include <optional>
-#include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "collector/arrivals/completion_ring.h"
 #include "collector/node_snapshot.h"
 #include "collector/reader/moment.h"
 #include "collector/segments/segment_file.h"
-#include "collector/trace/detail_recorder.h"
 #include "collector/trace/node_trace.h"
 
 namespace nccl_exporter::collector {
-
-// Request to processes for more than they write anyway.
-struct DetailWish {
-  TraceMemory::Request request;
-  std::function<bool(const ProcessSnapshot&)> is_wanted;
-};
 
 // Not thread-safe.
 class OperationRecorder {
  public:
   // The window begins at `begin_ns`, of CLOCK_MONOTONIC. `is_polled`: reads follow until its end.
   OperationRecorder(int64_t begin_ns, bool is_polled,
-                    size_t most_operations = kMostTracedOperations,
-                    std::optional<DetailWish> wish = std::nullopt);
+                    size_t most_operations = kMostTracedOperations);
 
   // Follows the communicators of `snapshot`, which was taken at `now`; `looks` are of the same
   // moment. The last snapshot has what is in flight at the end of the window.
@@ -47,8 +36,6 @@ class OperationRecorder {
 
   // Reads what was completed since the last call. One system call for each ring without news.
   void Read();
-  // The part of Read() that is about details.
-  void ReadDetails();
 
   // Counts the operations that communicators have completed and timed until now. After the last
   // Read(): an operation that is complete and has no times yet, because they are to be confirmed,
@@ -77,22 +64,18 @@ class OperationRecorder {
     std::array<uint64_t, kLossCount> losses_before{};
     size_t header_bytes = 0, slot_bytes = 0;
     std::map<RingKey, Ring> rings;
-    std::unique_ptr<DetailRecorder> details;  // nullptr: none are wanted of it
   };
 
   void FollowCommunicator(Process& process, const SegmentLook& look,
                           const CommunicatorSnapshot& communicator);
-  void Ask(Process& process, const SegmentLook& look) const;
   void Read(Ring& ring, size_t& room);
   void NoteFirst(Ring& ring, uint64_t first_ticket, int64_t first_delivered_ns);
-  static bool HadSeveralCommunicators(const Process& process, uint32_t slot);
   void Describe(const Ring& ring, TracedCommunicator& traced) const;
   void AddInFlight(const Ring& ring, TracedCommunicator& traced) const;
 
   const int64_t begin_ns_;
   const bool is_polled_;
   const size_t most_operations_;
-  const std::optional<DetailWish> wish_;
   bool is_first_ = true;  // look
   Moment end_;
   std::map<FileKey, Process> processes_;

@@ -121,24 +121,6 @@ TEST(OptionsTest, TracesHaveALengthAndParts) {
   EXPECT_THAT(ErrorOf({"trace", "--last=1s", "--seconds=1"}), testing::HasSubstr("excludes"));
   for (const char* const wrong : {"--last=0", "--seconds=2h", "--seconds=x"})
     EXPECT_THAT(ErrorOf({"trace", wrong}), testing::HasSubstr("an hour at most"));
-  EXPECT_EQ(RequestOf(AddTraceFlags, {"--level", "steps", "--seconds", "5"}).level,
-            TraceLevel::kSteps);
-  EXPECT_EQ(ErrorOf({"trace", "--level", "foo", "--seconds", "5"}),
-            "invalid value 'foo' of --level: it is ops, channels or steps");
-  EXPECT_THAT(ErrorOf({"trace", "--level", "steps"}), testing::HasSubstr("need --seconds"));
-  EXPECT_EQ(
-      RequestOf(AddTraceFlags, {"--level", "steps", "--seconds", "5", "--comm", "fedcba9876543210"})
-          .communicator,
-      0xfedcba9876543210);
-  for (const std::string wrong : {"dp", "12g", "10000000000000000", "-1"}) {
-    const std::string flag = "--comm=" + wrong;
-    EXPECT_EQ(ErrorOf({"trace", "--level", "steps", "--seconds", "5", flag.c_str()}),
-              "invalid value '" + wrong + "' of --comm: it is as in the label comm");
-  }
-  EXPECT_THAT(ErrorOf({"trace", "--seconds", "5", "--comm", "1"}),
-              testing::HasSubstr("needs --level"));
-  EXPECT_THAT(ErrorOf({"trace", "--level", "channels", "--seconds", "61"}),
-              testing::HasSubstr("60 at most"));
   EXPECT_NE(ErrorOf({"trace", "merge"}), "");
   EXPECT_NE(ErrorOf({"trace", "mergo"}), "");
   EXPECT_TRUE(Parsed({"--web.enable-debug-trace"}).serves_traces);

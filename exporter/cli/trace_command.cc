@@ -9,18 +9,15 @@
 #include <array>
 #include <chrono>
 #include <csignal>
-#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "exporter/cli/commands.h"
 #include "exporter/cli/node_access.h"
 #include "exporter/text/duration_text.h"
-#include "exporter/text/number_in.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -68,18 +65,7 @@ collector::NodeTrace TraceOf(const TraceRequest& request, collector::Collector& 
   sigemptyset(&signals);
   for (const int signal : kEnds) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::optional<collector::DetailRequest> detail;
-  if (request.level != TraceLevel::kOperations) {
-    detail = {.with_steps = request.level == TraceLevel::kSteps,
-              .communicator = request.communicator,
-              .is_of_job = [&request](const collector::ProcessSnapshot& process) {
-                return IsOfJobs({.job = process.JobName(),
-                                 .name_space = process.Identity("POD_NAMESPACE"),
-                                 .pod = process.Identity("POD_NAME")},
-                                request.wanted);
-              }};
-  }
-  return collector.Record(*request.length, IsStillWanted, detail);
+  return collector.Record(*request.length, IsStillWanted);
 }
 
 int PrintResult(const TraceResult& result) {
@@ -106,37 +92,6 @@ void AddTraceFlags(CLI::App& app, TraceRequest& request) {
   AddLength(app, "--seconds", request.length,
             "Record all operations from now on, for so long or until Ctrl-C.")
       ->excludes(last);
-  AddChecked(
-      app, "--level",
-      [&request](const std::string& value) {
-        static constexpr std::array<std::pair<std::string_view, TraceLevel>, 3> kLevels{
-            {{"ops", TraceLevel::kOperations},
-             {"channels", TraceLevel::kChannels},
-             {"steps", TraceLevel::kSteps}}};
-        const auto level =
-            std::ranges::find(kLevels, value, [](const auto& row) { return row.first; });
-        if (level == kLevels.end()) return "it is ops, channels or steps";
-        request.level = level->second;
-        return "";
-      },
-      "With --seconds: ops; channels, which each process records with its operations for a minute "
-      "at most; or steps, the same with steps of the network.");
-  AddChecked(
-      app, "--comm",
-      [&request](const std::string& value) {
-        request.communicator = NumberIn<uint64_t>(value, 16);
-        return request.communicator ? "" : "it is as in the label comm";
-      },
-      "With --level: channels and steps of this communicator alone. Its id, as in the label comm.");
-  app.final_callback([&request] {
-    if (request.level == TraceLevel::kOperations) {
-      if (request.communicator)
-        throw CLI::ValidationError("--comm", "it needs --level channels or steps");
-      return;
-    }
-    if (!request.length || *request.length > kMostDetailedLength)
-      throw CLI::ValidationError("--level", "channels and steps need --seconds, 60 at most");
-  });
   app.add_option("--job", request.wanted,
                  "Slurm id of the job, its namespace, or the beginning of its pods' names. May be "
                  "given several times: all must be true.")
@@ -150,7 +105,7 @@ Command TraceCommand() {
   return {.name = "trace",
           .help =
               "Write operations of the ranks of this node as a trace for Perfetto, from "
-              "--segment.dir. Without --level the job is not touched.",
+              "--segment.dir. The job is not touched.",
           .daemon_flags = {"--segment.dir"},
           .add_flags = [request](CLI::App& app) { AddTraceFlags(app, *request); },
           .run = [request](const Options& options) { return Trace(*request, options); }};

@@ -15,7 +15,6 @@
 #include "exporter/trace/chrome_events.h"
 #include "exporter/trace/trace_section.h"
 #include "proto/collective.h"
-#include "proto/network_state.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -93,17 +92,15 @@ class TraceDrawing {
     if (const auto global = ranks_.GlobalOf(place, rank)) events_.WriteArgument(name, *global);
     events_.WriteArgument("comm_" + name, rank);
   }
-  // `operation`: of any kind that has a function; null if it is not known.
-  template <typename Operation>
-  void WriteOperation(const TracePlace& place, const Operation* operation) {
+  // `operation`: complete, or in flight.
+  void WriteOperation(const TracePlace& place, const auto& operation) {
     const TracedCommunicator& communicator = place.CommunicatorIn(nodes_);
     events_.WriteArgument("comm", fmt::format("{:016x}", communicator.id));
-    if (operation == nullptr) return;
-    events_.WriteArgument("collective", NameOf(operation->function));
+    events_.WriteArgument("collective", NameOf(operation.function));
     WriteRank(place, "rank", static_cast<int64_t>(communicator.rank));
     events_.WriteArgument("ranks", communicator.ranks);
-    events_.WriteArgument("sequence", operation->sequence);
-    events_.WriteArgument("bytes", operation->bytes);
+    events_.WriteArgument("sequence", operation.sequence);
+    events_.WriteArgument("bytes", operation.bytes);
   }
   // The bounds of the time of a slice.
   void WriteUncertainty(size_t clock, int64_t time_ns) {
@@ -113,8 +110,7 @@ class TraceDrawing {
 
   void DrawPlace(const TracePlace& place, size_t process) {
     const TracedCommunicator& communicator = place.CommunicatorIn(nodes_);
-    const bool has_detail = communicator.detail && !communicator.detail->operations.empty();
-    if (communicator.operations.empty() && communicator.in_flight.empty() && !has_detail) return;
+    if (communicator.operations.empty() && communicator.in_flight.empty()) return;
     const Drawn of{place,
                    communicator,
                    process,
@@ -124,9 +120,6 @@ class TraceDrawing {
     AddKernels(of, AddCalls(of));
     AddInFlight(of);
     AddCounts(of);
-    if (!has_detail) return;
-    AddChannels(of);
-    AddSteps(of);
   }
 
   // The calls of one group begin at one time: they are drawn within each other. Returns those of
@@ -151,7 +144,7 @@ class TraceDrawing {
         const TracedOperation& operation = operations[order[k]];
         TraceSlice& call = calls[order[k]] = {of.process, track, begin_ns, end_ns, order[k]};
         events_.Add(call, NameOf(operation.function) + " call", [&] {
-          WriteOperation(of.place, &operation);
+          WriteOperation(of.place, operation);
           WriteUncertainty(of.cpu, call_ns);
         });
       }
@@ -161,8 +154,14 @@ class TraceDrawing {
 
   // On one track, and on further ones where they overlap, as those of one launch do: slices of a
   // track nest or follow each other.
-  std::vector<TraceSlice> InLanes(const Drawn& of, const std::string& name,
-                                  std::vector<Part> parts) {
+  std::vector<TraceSlice> KernelsInLanes(const Drawn& of) {
+    const std::vector<TracedOperation>& operations = of.communicator.operations;
+    std::vector<Part> parts;
+    for (size_t i = 0; i < operations.size(); ++i) {
+      const int64_t begin_ns = alignment_.RealtimeOf(of.kernel, operations[i].start_ns);
+      const int64_t length_ns = operations[i].stop_ns - operations[i].start_ns;
+      parts.emplace_back(begin_ns, begin_ns + std::max<int64_t>(length_ns, 0), i);
+    }
     std::ranges::sort(parts);
     std::vector<std::pair<size_t, int64_t>> lanes;  // track, and the end of its latest slice
     std::vector<TraceSlice> slices;
@@ -172,7 +171,7 @@ class TraceDrawing {
           lanes, [begin = begin_ns](const auto& one) { return one.second <= begin; });
       if (lane == lanes.end()) {
         const std::string ordinal = lanes.empty() ? "" : fmt::format(" ({})", lanes.size() + 1);
-        lanes.emplace_back(events_.AddTrack(name + " of " + of.name + ordinal), 0);
+        lanes.emplace_back(events_.AddTrack("kernels of " + of.name + ordinal), 0);
         lane = std::prev(lanes.end());
       }
       lane->second = end_ns;
@@ -180,22 +179,15 @@ class TraceDrawing {
     }
     return slices;
   }
-  Part KernelPart(const Drawn& of, int64_t start_ns, int64_t stop_ns, size_t number) const {
-    const int64_t begin_ns = alignment_.RealtimeOf(of.kernel, start_ns);
-    return {begin_ns, begin_ns + std::max<int64_t>(stop_ns - start_ns, 0), number};
-  }
 
   void AddKernels(const Drawn& of, const std::vector<TraceSlice>& calls) {
     const std::vector<TracedOperation>& operations = of.communicator.operations;
-    std::vector<Part> parts;
-    for (size_t i = 0; i < operations.size(); ++i)
-      parts.push_back(KernelPart(of, operations[i].start_ns, operations[i].stop_ns, i));
     std::vector<TraceSlice>& kernels = kernels_[of.place];
     kernels.resize(operations.size());
-    for (const TraceSlice& kernel : InLanes(of, "kernels", std::move(parts))) {
+    for (const TraceSlice& kernel : KernelsInLanes(of)) {
       const TracedOperation& operation = operations[kernel.number];
       events_.Add(kernel, NameOf(operation.function), [&] {
-        WriteOperation(of.place, &operation);
+        WriteOperation(of.place, operation);
         events_.WriteArgument("launch_members", operation.members);
         if (const auto bandwidth = BusBandwidthOf(of.communicator, operation))
           events_.WriteArgument("bus_bandwidth_gb_per_s",
@@ -223,7 +215,7 @@ class TraceDrawing {
       const collector::TracedInFlight& operation = in_flight[number];
       events_.Add({of.process, track, begin_ns, until_ns, number},
                   NameOf(operation.function) + " in flight", [&] {
-                    WriteOperation(of.place, &operation);
+                    WriteOperation(of.place, operation);
                     WriteRank(of.place, "peer", operation.peer);
                     events_.WriteArgument("parts_done", operation.parts_done);
                     events_.WriteArgument("parts_announced", operation.parts_announced);
@@ -249,67 +241,6 @@ class TraceDrawing {
     }
   }
 
-  void AddChannels(const Drawn& of) {
-    std::map<uint32_t, std::vector<Part>> by_channel;
-    const collector::TracedDetail& detail = *of.communicator.detail;
-    for (size_t i = 0; i < detail.channels.size(); ++i) {
-      const collector::TracedChannel& channel = detail.channels[i];
-      by_channel[channel.channel].push_back(KernelPart(of, channel.start_ns, channel.stop_ns, i));
-    }
-    for (auto& [number, parts] : by_channel) {
-      for (const TraceSlice& slice :
-           InLanes(of, fmt::format("channel {}", number), std::move(parts))) {
-        const auto& operation = detail.operations[detail.channels[slice.number].operation];
-        events_.Add(slice, NameOf(operation.function), [&] {
-          WriteOperation(of.place, &operation);
-          WriteRank(of.place, "peer", operation.peer);
-          events_.WriteArgument("channel", detail.channels[slice.number].channel);
-        });
-      }
-    }
-  }
-
-  void AddSteps(const Drawn& of) {
-    std::map<std::tuple<bool, int, uint32_t>, std::vector<Part>> by_peer;
-    const collector::TracedDetail& detail = *of.communicator.detail;
-    for (size_t i = 0; i < detail.steps.size(); ++i) {
-      const collector::TracedStep& step = detail.steps[i];
-      const auto& operation = detail.network_operations[step.network_operation];
-      const int64_t end_ns = alignment_.RealtimeOf(of.cpu, step.end_ns);
-      by_peer[{!operation.is_send, operation.peer, operation.channel}].emplace_back(
-          end_ns - step.LengthNs(), end_ns, i);
-    }
-    for (auto& [key, parts] : by_peer) {
-      const auto& [is_receive, peer, channel] = key;
-      const std::string rank =
-          peer < 0 ? "an unknown rank" : ranks_.TextOf(of.place, static_cast<uint64_t>(peer));
-      const std::string name =
-          fmt::format("network steps {} {}, channel {}", is_receive ? "from" : "to", rank, channel);
-      for (const TraceSlice& slice : InLanes(of, name, std::move(parts)))
-        events_.Add(slice, is_receive ? "step received" : "step sent",
-                    [&] { WriteStep(of.place, detail, detail.steps[slice.number]); });
-    }
-  }
-
-  // As the metrics have them: a receive that is not posted waits for its own GPU.
-  void WriteStep(const TracePlace& place, const collector::TracedDetail& detail,
-                 const collector::TracedStep& step) {
-    const auto& transfers = detail.network_operations[step.network_operation];
-    const auto us = [&](NetworkState state) {
-      return Us(step.state_ns[static_cast<size_t>(state)]);
-    };
-    WriteOperation(place, transfers.operation ? &detail.operations[*transfers.operation] : nullptr);
-    events_.WriteArgument("channel", transfers.channel);
-    WriteRank(place, "peer", transfers.peer);
-    events_.WriteArgument("step_bytes_at_most", transfers.step_bytes);
-    events_.WriteArgument(
-        "waits_for_gpu_us",
-        us(NetworkState::kGpu) + (transfers.is_send ? 0 : us(NetworkState::kPeer)));
-    if (transfers.is_send) events_.WriteArgument("waits_for_peer_us", us(NetworkState::kPeer));
-    events_.WriteArgument("waits_for_network_us", us(NetworkState::kNetwork));
-    if (!transfers.is_send) events_.WriteArgument("waits_for_flush_us", us(NetworkState::kFlush));
-  }
-
   // Behind all others: each is within the slice of its kernel.
   void AddWaits() {
     const auto kernel_of = [&](const Participation& member) -> const TraceSlice& {
@@ -328,7 +259,7 @@ class TraceDrawing {
         const TracedCommunicator& communicator = place.CommunicatorIn(nodes_);
         const uint64_t rank = members[wait.last].rank;
         events_.Add(slice, "waits for " + ranks_.TextOf(place, rank), [&] {
-          WriteOperation(place, &communicator.operations[slice.number]);
+          WriteOperation(place, communicator.operations[slice.number]);
           WriteRank(place, "last_rank", static_cast<int64_t>(rank));
           events_.WriteArgument("uncertainty_us", Us(wait.waits_ns[i].Uncertainty()));
         });
@@ -357,9 +288,6 @@ int64_t BaseOf(const ClockAlignment& alignment) {
       include(kernel, operation.start_ns);
     }
     for (const auto& operation : communicator.in_flight) include(cpu, operation.call_ns);
-    if (!communicator.detail) return;
-    for (const auto& channel : communicator.detail->channels) include(kernel, channel.start_ns);
-    for (const auto& step : communicator.detail->steps) include(cpu, step.end_ns - step.LengthNs());
   });
   base_ns = std::max<int64_t>(base_ns, 0);
   return base_ns - base_ns % kNsPerUs;

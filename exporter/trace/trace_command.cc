@@ -86,22 +86,21 @@ void Write(const TraceRequest& request, const ClockAlignment& alignment, TraceRe
       fmt::format("{}: {} operations of {} processes\n", request.output, operations, processes);
 }
 
-}  // namespace
-
-bool IsOfJobs(const JobLabels& labels, const std::vector<std::string>& wanted) {
+// Whether a process belongs to all of `wanted`, jobs as on the command line.
+bool IsOfJobs(const TracedProcess& process, const std::vector<std::string>& wanted) {
   return std::ranges::all_of(wanted, [&](const std::string& job) {
-    const bool is_pod = labels.pod == job || labels.pod.starts_with(job + "-");
-    return labels.job == job || labels.name_space == job || is_pod;
+    const bool is_pod = process.pod == job || process.pod.starts_with(job + "-");
+    return process.job == job || process.name_space == job || is_pod;
   });
 }
+
+}  // namespace
 
 TraceResult WriteTrace(const TraceRequest& request, NodeTrace trace) {
   TraceResult result;
   if (!request.wanted.empty()) {
-    std::erase_if(trace.processes, [&](const TracedProcess& process) {
-      return !IsOfJobs({.job = process.job, .name_space = process.name_space, .pod = process.pod},
-                       request.wanted);
-    });
+    std::erase_if(trace.processes,
+                  [&](const TracedProcess& process) { return !IsOfJobs(process, request.wanted); });
     if (trace.processes.empty()) {
       result.fault = "no process of this job has a segment here";
       return result;

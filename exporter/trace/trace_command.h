@@ -20,20 +20,14 @@ inline constexpr std::chrono::nanoseconds kMostTraceLength = std::chrono::hours(
 // A file with more bytes, when it is not compressed, is refused: so much memory would be needed.
 inline constexpr size_t kMostTraceFileBytes = UINT32_MAX;
 
-enum class TraceLevel : uint8_t { kOperations, kChannels, kSteps };
-// With channels or steps: a plugin takes no longer request.
-inline constexpr std::chrono::nanoseconds kMostDetailedLength = std::chrono::seconds(60);
-
 // As given on the command line.
 struct TraceRequest {
   std::optional<std::chrono::nanoseconds> last = {};  // part of the rings to write
   // Time to record; without this and `last`: kDefaultTraceLength.
   std::optional<std::chrono::nanoseconds> length = {};
-  TraceLevel level = TraceLevel::kOperations;
-  std::optional<uint64_t> communicator = {};  // whose channels and steps; nothing: of all
-  std::vector<std::string> wanted = {};       // jobs; empty: all processes
-  std::string output = {};                    // empty: standard output
-  std::vector<std::string> files = {};        // of merge and summary
+  std::vector<std::string> wanted = {};  // jobs; empty: all processes
+  std::string output = {};               // empty: standard output
+  std::vector<std::string> files = {};   // of merge and summary
 };
 
 struct TraceResult {
@@ -41,15 +35,6 @@ struct TraceResult {
   std::string notes;  // for standard error
   std::string fault;  // one line; empty if all went well
 };
-
-// Labels of a process that identify its job on this node.
-struct JobLabels {
-  std::string job;  // Slurm's number
-  std::string name_space;
-  std::string pod;
-};
-// Whether a process belongs to all of `wanted`, jobs as on the command line.
-bool IsOfJobs(const JobLabels& labels, const std::vector<std::string>& wanted);
 
 // Writes the trace in Chrome's format, compressed if the name of the output ends with .gz. `trace`
 // has its node's name.

@@ -22,36 +22,6 @@ namespace {
 
 using nlohmann::json;
 
-// An operation of two channels that overlaps the next one's, and three steps: one is of an
-// operation that is not known.
-collector::TracedDetail ExampleDetail(int64_t cpu_ns, int64_t gpu_ns) {
-  collector::TracedDetail detail;
-  detail.has_steps = true;
-  detail.lost_parts = 3;
-  for (const uint64_t i : {0, 1}) {
-    detail.operations.push_back({.ticket = 7 + i,
-                                 .function = Function::kReduceScatter,
-                                 .sequence = 100 + i,
-                                 .call_ns = cpu_ns + static_cast<int64_t>(i) * kMs,
-                                 .bytes = 4096});
-    for (const uint32_t channel : {0, 5}) {
-      const int64_t start_ns = gpu_ns + static_cast<int64_t>(i) * 10 * kUs;
-      detail.channels.push_back({.operation = i,
-                                 .channel = channel,
-                                 .start_ns = start_ns,
-                                 .stop_ns = start_ns + 15 * kUs});
-    }
-  }
-  detail.network_operations = {
-      {.operation = 1, .is_send = true, .channel = 5, .peer = 3, .step_bytes = 512},
-      {.operation = {}, .is_send = false, .channel = 0, .peer = 2, .step_bytes = 512}};
-  detail.steps = {
-      {.network_operation = 0, .end_ns = cpu_ns + 9 * kUs, .state_ns = {1000, 2000, 3000, 0}},
-      {.network_operation = 0, .end_ns = cpu_ns + 12 * kUs, .state_ns = {0, 0, 3000, 0}},
-      {.network_operation = 1, .end_ns = cpu_ns + 9 * kUs, .state_ns = {500, 1500, 0, 2500}}};
-  return detail;
-}
-
 // Two nodes, a launch of two operations, an operation in flight, and text that needs escapes.
 std::vector<collector::NodeTrace> ExampleNodes() {
   SimulatedJob job({.nodes = 2, .length_ns = kSecond});
@@ -76,7 +46,6 @@ std::vector<collector::NodeTrace> ExampleNodes() {
                                       .parts_announced = 4,
                                       .parts_done = 1});
   }
-  communicator.detail = ExampleDetail(job.nodes[0].begin_ns, communicator.operations[0].start_ns);
   return job.nodes;
 }
 
@@ -119,6 +88,27 @@ TEST_F(FormatsTest, WhatIsNoTraceIsRefusedWithTheReason) {
     const bool is_read = !ReadTraceSection(damaged, fault).empty();
     EXPECT_EQ(is_read, fault.empty());
   }
+}
+
+TEST_F(FormatsTest, ChannelsAndStepsOfEarlierVersionsAreSkipped) {
+  const std::string text = ChromeTrace(alignment_);
+  const auto with = [](std::string changed, std::string_view now, std::string_view before) {
+    const size_t at = changed.find(now);
+    EXPECT_NE(at, std::string::npos) << "those versions need the key " << now;
+    return changed.replace(at, now.size(), before);
+  };
+  const std::string earlier =
+      with(with(text, R"("detail_fault":"")", R"("detail_fault":"another request is running")"),
+           R"("detail":null)",
+           R"("detail":{"has_steps":true,"lost_operations":1,"lost_parts":3,"orphans":0,)"
+           R"("beyond_limit":0,"operations":[["AllReduce",0,5000,4096,-1,7]],)"
+           R"("channels":[[0,5,5000,9000]],"network_operations":[[0,true,5,3,512]],)"
+           R"("steps":[[0,9000,[1000,2000,3000,0]]]})");
+  std::string fault;
+  const std::vector<collector::NodeTrace> read = ReadTraceSection(earlier, fault);
+  EXPECT_EQ(fault, "");
+  EXPECT_EQ(read, ReadTraceSection(text, fault));
+  EXPECT_EQ(ChromeTrace(ClockAlignment(read)), text);
 }
 
 // By https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
@@ -219,14 +209,10 @@ TEST(TraceNumbersTest, SlicesArgumentsAndTracksHaveTheGlobalRanks) {
   const json file = json::parse(ChromeTrace(alignment));
   std::map<int, std::string> of_process;
   size_t waits = 0;
-  bool has_steps = false;
   for (const json& event : file["traceEvents"]) {
     if (event["ph"] == "M" && event["name"] == "process_name")
       of_process[event["pid"]] = event["args"]["name"];
     EXPECT_GE(event.value("tid", 1), 1);
-    if (event["ph"] == "M" && event["name"] == "thread_name")
-      has_steps = has_steps || event["args"]["name"].get<std::string>().starts_with(
-                                   "network steps to rank 8, channel 5 of ");
     if (event["ph"] != "X" || !event["args"].contains("comm_last_rank")) continue;
     ++waits;
     const json& arguments = event["args"];
@@ -239,53 +225,6 @@ TEST(TraceNumbersTest, SlicesArgumentsAndTracksHaveTheGlobalRanks) {
   for (const auto& [pid, name] : of_process)
     EXPECT_THAT(name, testing::StartsWith(fmt::format("rank {} (", 7 + pid)));
   EXPECT_GT(waits, 50u);
-  EXPECT_TRUE(has_steps);
-}
-
-TEST_F(FormatsTest, ChannelsAndStepsHaveTracksAndArguments) {
-  const json file = json::parse(ChromeTrace(alignment_));
-  std::map<int, std::string> tracks;
-  std::map<std::string, std::vector<json>> events;  // by the track's name
-  for (const json& event : file["traceEvents"]) {
-    if (event["ph"] == "M" && event["name"] == "thread_name")
-      tracks[event["tid"]] = event["args"]["name"];
-    if (event["ph"] == "X") events[tracks[event["tid"]]].push_back(event);
-  }
-  const std::string shown = " of d\\p\xEF\xBF\xBD";
-  const auto on = [&](const std::string& track) -> std::vector<json> {
-    for (const auto& [title, of_track] : events) {
-      if (title.starts_with(track + shown)) return of_track;
-    }
-    return {};
-  };
-  ASSERT_EQ(on("channel 5").size(), 1u) << "the other one overlaps it";
-  EXPECT_EQ(on("channel 5")[0]["name"], "ReduceScatter");
-  EXPECT_EQ(on("channel 5")[0]["args"]["channel"], 5);
-  EXPECT_EQ(on("channel 5")[0]["args"]["sequence"], 100);
-  EXPECT_EQ(on("channel 5")[0]["dur"], 15.0);
-  const std::vector<json> sent = on("network steps to communicator rank 3, channel 5");
-  ASSERT_EQ(sent.size(), 2u);
-  EXPECT_EQ(sent[0]["name"], "step sent");
-  EXPECT_EQ(sent[0]["dur"], 6.0);
-  EXPECT_EQ(sent[0]["args"]["sequence"], 101);
-  EXPECT_EQ(sent[0]["args"]["waits_for_gpu_us"], 1.0);
-  EXPECT_EQ(sent[0]["args"]["waits_for_peer_us"], 2.0);
-  EXPECT_EQ(sent[0]["args"]["waits_for_network_us"], 3.0);
-  EXPECT_NEAR(sent[1]["ts"].get<double>(), sent[0]["ts"].get<double>() + 6, 1e-3);
-  const std::vector<json> received = on("network steps from communicator rank 2, channel 0");
-  ASSERT_EQ(received.size(), 1u);
-  EXPECT_EQ(received[0]["args"]["waits_for_gpu_us"], 2.0) << "what is not posted waits for the GPU";
-  EXPECT_EQ(received[0]["args"]["waits_for_flush_us"], 2.5);
-  EXPECT_FALSE(received[0]["args"].contains("collective"));
-}
-
-TEST_F(FormatsTest, APartThatNamesNoOperationIsRefused) {
-  std::vector<collector::NodeTrace> nodes = nodes_;
-  nodes[0].processes[0].communicators[0].detail->channels[0].operation = 2;
-  std::string fault;
-  const std::string section = "{\"ncclExporterTrace\":" + TraceSection(nodes) + "}";
-  EXPECT_TRUE(ReadTraceSection(section, fault).empty());
-  EXPECT_EQ(fault, "a part of an operation names no operation");
 }
 
 TEST_F(FormatsTest, WaitsNameTheRankThatEnteredLast) {

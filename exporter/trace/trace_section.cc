@@ -15,7 +15,6 @@
 
 #include "exporter/text/number_in.h"
 #include "exporter/text/utf8.h"
-#include "exporter/trace/trace_place.h"
 #include "proto/code_table.h"
 
 namespace nccl_exporter::exporter {
@@ -38,7 +37,13 @@ constexpr const auto& RowsOf(TimingSource) { return kTimingSources; }
 constexpr const auto& RowsOf(TimingReason) { return kTimingReasons; }
 
 using Losses = std::array<uint64_t, kLossCount>;
-using Waits = std::array<int64_t, kNetworkStateCount>;
+
+// The value of a key that has none any more: channels and network steps, which earlier versions
+// recorded. They read what is written here; what they wrote is skipped.
+struct Former {
+  std::string_view written;
+};
+constexpr Former kNoDetail{"null"}, kNoFault{R"("")"};
 
 template <typename Value, typename Of>
 concept Is = std::same_as<std::remove_const_t<Value>, Of>;
@@ -51,29 +56,6 @@ void Fields(auto& io, Is<collector::TracedOperation> auto& one) {
 void Fields(auto& io, Is<collector::TracedInFlight> auto& one) {
   io.Row(one.function, one.sequence, one.call_ns, one.bytes, one.peer, one.parts_announced,
          one.parts_done);
-}
-
-void Fields(auto& io, Is<collector::DetailedOperation> auto& one) {
-  io.Row(one.function, one.sequence, one.call_ns, one.bytes, one.peer, one.ticket);
-}
-
-void Fields(auto& io, Is<collector::TracedChannel> auto& one) {
-  io.Row(one.operation, one.channel, one.start_ns, one.stop_ns);
-}
-
-void Fields(auto& io, Is<collector::TracedNetworkOperation> auto& one) {
-  io.Row(one.operation, one.is_send, one.channel, one.peer, one.step_bytes);
-}
-
-void Fields(auto& io, Is<collector::TracedStep> auto& one) {
-  io.Row(one.network_operation, one.end_ns, one.state_ns);
-}
-
-void Fields(auto& io, Is<collector::TracedDetail> auto& detail) {
-  io.Object("has_steps", detail.has_steps, "lost_operations", detail.lost_operations, "lost_parts",
-            detail.lost_parts, "orphans", detail.orphans, "beyond_limit", detail.beyond_limit,
-            "operations", detail.operations, "channels", detail.channels, "network_operations",
-            detail.network_operations, "steps", detail.steps);
 }
 
 uint64_t HexIn(const std::string& text) {
@@ -90,15 +72,15 @@ void Fields(auto& io, Is<collector::TracedCommunicator> auto& one) {
             "timing_reason", one.timing_reason, "whole_since_ns", one.whole_since_ns, "overwritten",
             one.overwritten, "beyond_limit", one.beyond_limit, "untimed", one.untimed,
             "in_flight_is_known", one.in_flight_is_known, "in_flight", one.in_flight, "operations",
-            one.operations, "detail", one.detail);
+            one.operations, "detail", kNoDetail);
   if constexpr (!std::is_const_v<std::remove_reference_t<decltype(one)>>) one.id = HexIn(id);
 }
 
 void Fields(auto& io, Is<collector::TracedProcess> auto& process) {
   io.Object("pid", process.pid, "uid", process.uid, "executable", process.executable, "global_rank",
             process.global_rank, "nccl_job", process.job, "namespace", process.name_space, "pod",
-            process.pod, "is_alive", process.is_alive, "detail_fault", process.detail_fault,
-            "losses", process.losses, "communicators", process.communicators);
+            process.pod, "is_alive", process.is_alive, "detail_fault", kNoFault, "losses",
+            process.losses, "communicators", process.communicators);
 }
 
 void Fields(auto& io, Is<NodeTrace> auto& node) {
@@ -134,9 +116,7 @@ class Writer {
     }
   }
   void Write(const std::string& text) { AppendQuoted(ValidUtf8(text, kTextLimitBytes), out_); }
-  void Write(const Waits& waits) {
-    fmt::format_to(std::back_inserter(out_), "[{}]", fmt::join(waits, ","));
-  }
+  void Write(const Former& former) { out_ += former.written; }
   void Write(const Losses& losses) {
     json named = json::object();
     for (size_t i = 0; i < kLossCount; ++i) {
@@ -202,11 +182,7 @@ class Reader {
   }
   // The file may come from anybody, and a summary of it goes to a terminal.
   void Read(std::string& text) { text = ValidUtf8(value_.get<std::string>(), kTextLimitBytes); }
-  void Read(Waits& waits) {
-    for (size_t i = 0; i < waits.size(); ++i)
-      waits[i] =
-          std::clamp<int64_t>(value_.at(i).get<int64_t>(), 0, kMostTraceNs / kNetworkStateCount);
-  }
+  void Read(const Former&) {}
   void Read(Losses& losses) {
     for (size_t i = 0; i < kLossCount; ++i)
       losses[i] = value_.value(std::string(kLosses[i].reason), uint64_t{0});
@@ -224,18 +200,6 @@ class Reader {
  private:
   const json& value_;
 };
-
-// Parts name operations by their places in lists.
-void CheckPlaces(const collector::TracedDetail& detail) {
-  const auto require = [](size_t place, const auto& list) {
-    if (place >= list.size()) throw Foreign{"a part of an operation names no operation"};
-  };
-  for (const auto& channel : detail.channels) require(channel.operation, detail.operations);
-  for (const auto& step : detail.steps) require(step.network_operation, detail.network_operations);
-  for (const auto& one : detail.network_operations) {
-    if (one.operation) require(*one.operation, detail.operations);
-  }
-}
 
 // The events of a file are as many as operations, and are not needed.
 json WithoutEvents(std::string_view text, size_t most_values) {
@@ -269,9 +233,6 @@ std::vector<NodeTrace> ReadTraceSection(std::string_view text, std::string& faul
     std::vector<NodeTrace> nodes;
     Reader(section->at("nodes")).Read(nodes);
     if (nodes.empty()) throw Foreign{"it has no node"};
-    VisitCommunicators(nodes, [](const TracePlace&, const auto& communicator) {
-      if (communicator.detail) CheckPlaces(*communicator.detail);
-    });
     return nodes;
   } catch (const Foreign& foreign) {
     fault = foreign.what;

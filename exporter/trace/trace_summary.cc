@@ -102,24 +102,6 @@ void AddCount(const std::string& where, uint64_t count, std::string_view what, s
   if (count != 0) Line(out, "{}: {} {}", where, count, what);
 }
 
-// Adds lines about detail that was requested and is not there.
-void AddMissingDetail(const std::string& where, const collector::TracedDetail& detail,
-                      const TracedCommunicator& communicator, std::string& out) {
-  if (detail.lost_operations + detail.lost_parts != 0)
-    Line(out,
-         "{}: records of {} operations, {} channels and steps were lost: the ring was full, or a "
-         "thread slept while it wrote one",
-         where, detail.lost_operations, detail.lost_parts);
-  AddCount(where, detail.orphans, "channels and steps belong to operations without a record", out);
-  AddCount(where, detail.beyond_limit, "records are beyond the limit of a trace", out);
-  if (detail.operations.empty()) return;
-  if (detail.channels.empty())
-    Line(out, "{}: no channels: its timing source is {} ({})", where,
-         NameOf(communicator.timing_source), NameOf(communicator.timing_reason));
-  if (detail.has_steps && detail.steps.empty())
-    Line(out, "{}: no network steps: nothing left the node, or network timing is off", where);
-}
-
 void AddMissing(const NodeTrace& node, const std::string& where,
                 const TracedCommunicator& communicator, std::string& out) {
   AddCount(where, communicator.overwritten, "operations were overwritten before they were read",
@@ -133,7 +115,6 @@ void AddMissing(const NodeTrace& node, const std::string& where,
   if (!HasDurations(communicator.timing_source))
     Line(out, "{}: no kernel times: {} ({})", where, NameOf(reason),
          RowIn(kTimingReasons, reason).meaning);
-  if (communicator.detail) AddMissingDetail(where, *communicator.detail, communicator, out);
   if (!communicator.in_flight_is_known)
     Line(out, "{}: no event shows which operations are in flight", where);
 }
@@ -148,8 +129,6 @@ std::string MissingText(const TracedNodes& nodes) {
   for (const NodeTrace& node : nodes) {
     for (const TracedProcess& process : node.processes) {
       const std::string where = Printable(DisplayNameOf(node, process));
-      if (!process.detail_fault.empty())
-        Line(out, "{}: no channels and no steps: {}", where, Printable(process.detail_fault));
       const std::string_view since = node.is_polled ? "in the window" : "since its start";
       for (size_t i = 0; i < kLossCount; ++i)
         AddCount(where, process.losses[i],

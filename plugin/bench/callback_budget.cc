@@ -87,12 +87,11 @@ struct Cost {
   double total = 0;
 };
 
-Cost MeasureOneThread(const CallbackScript::Table& table, BenchmarkTrace* trace = nullptr) {
+Cost MeasureOneThread(const CallbackScript::Table& table) {
   Player player(table, CallbackScript::OpenCommunicator(table));
   std::vector<double> user, channel, completion, total;
   Batch colls;
   for (size_t n = 0; n < kBatches; ++n) {
-    if (trace != nullptr && n % 256 == 0) trace->Forget();
     const uint64_t begin = ReadBenchmarkClock();
     for (size_t i = 0; i < kBatch; ++i) ReadBenchmarkClock();
     const uint64_t read = ReadBenchmarkClock();
@@ -269,14 +268,6 @@ int main() {
   row("start, record and stop of a channel (3 callbacks)", cost.channel, 0.73);
   row("completion (the last stop, beyond a channel's own)", cost.completion, 3.2);
   row("collective in all", cost.total, 24);
-  if (BenchmarkTrace::IsPossible()) {
-    BenchmarkTrace trace(nccl_exporter::trace_ring::Level::kChannels);
-    const Cost traced = MeasureOneThread(table, &trace);
-    row("while channels are traced: a channel, more", traced.channel - cost.channel, 0.5);
-    row("while channels are traced: user-thread part, more", traced.user - cost.user, 1.0);
-    std::printf("%-58s %8llu\n", "records of it that were lost",
-                static_cast<unsigned long long>(trace.Lost()));
-  }
 
   constexpr size_t kThreadBatches = 2'000;
   const double alone = MeasureCpuOfOneThread(table, kThreadBatches * 4);

@@ -15,8 +15,6 @@
 #include <string>
 
 #include "plugin/nccl/profiler_abi.h"
-#include "plugin/testing/own_trace_file.h"
-#include "proto/trace_ring.h"
 
 namespace nccl_exporter::plugin {
 
@@ -52,37 +50,6 @@ class GpuClock {
   uint64_t counter_ = 0;
   uint64_t base_ns_ = 0;
   double ns_per_count_ = 0;
-};
-
-// A trace that is asked for, and read often enough that nothing of it is lost.
-class BenchmarkTrace {
- public:
-  explicit BenchmarkTrace(trace_ring::Level level)
-      : file_(MapOwnTraceFile()), request_(ForAMinute(level)) {
-    for (trace_ring::Chunk& chunk : file_->chunks) chunk.owner.store(0);  // has its page
-    TraceRequester(file_).Ask(request_);
-  }
-  // False for a library that takes no requests, such as an older one that is compared.
-  static bool IsPossible() { return MapOwnTraceFile() != nullptr; }
-  ~BenchmarkTrace() { TraceRequester(file_).Ask({.level = trace_ring::Level::kNone}); }
-  BenchmarkTrace(const BenchmarkTrace&) = delete;
-  BenchmarkTrace& operator=(const BenchmarkTrace&) = delete;
-
-  // Gives back what was written.
-  void Forget() {
-    for (trace_ring::Chunk& chunk : file_->chunks) {
-      if (chunk.closed_words.load() != 0) chunk.owner.store(0);
-    }
-  }
-  uint64_t Lost() const {
-    uint64_t lost = 0;
-    for (const auto& of_slot : file_->lost) lost += of_slot[0].load() + of_slot[1].load();
-    return lost;
-  }
-
- private:
-  trace_ring::File* file_;
-  TraceRequester::Request request_;
 };
 
 // One thread's callbacks on one communicator at a time.

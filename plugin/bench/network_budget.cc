@@ -33,8 +33,6 @@ class Steps {
 
   bool is_timed() const { return is_timed_; }
 
-  // The operation whose network operations follow is called now.
-  void CallAgain() { coll_ = script_.Call(context_, 0); }
   void Begin(bool is_send) { operation_ = script_.StartProxyOperation(context_, coll_, is_send); }
   void End() { script_.Stop(operation_); }
 
@@ -112,10 +110,9 @@ class Steps {
 
 // Cost of one of kSteps steps, in T.
 template <typename Body>
-double Measure(Body body, BenchmarkTrace* trace = nullptr) {
+double Measure(Body body) {
   std::vector<double> costs;
   for (int round = 0; round < kRounds; ++round) {
-    if (trace != nullptr && round % 32 == 0) trace->Forget();
     const uint64_t begin = ReadBenchmarkClock();
     for (int i = 0; i < kSteps; ++i) ReadBenchmarkClock();
     const uint64_t read = ReadBenchmarkClock();
@@ -156,22 +153,6 @@ void Run() {
   const double repeated_state = Measure([&] { steps.RepeatedStates(); });
   steps.StopOne();
   steps.End();
-  double traced_send = 0, traced_receive = 0;
-  uint64_t lost = 0;
-  for (const bool is_send : {true, false}) {
-    if (!BenchmarkTrace::IsPossible()) break;
-    BenchmarkTrace trace(trace_ring::Level::kSteps);
-    steps.CallAgain();
-    double& traced = is_send ? traced_send : traced_receive;
-    const auto body = [&] {
-      steps.Begin(is_send);
-      is_send ? steps.SendOverlapped() : steps.ReceiveOverlapped();
-      steps.End();
-    };
-    traced = Measure(body, &trace);
-    lost = trace.Lost();
-  }
-  steps.CallAgain();  // ends it
   if (!steps.is_timed()) std::puts("the steps were not timed: these figures mean nothing");
   std::printf(
       "\nBudget: T is one clock_gettime(CLOCK_MONOTONIC) of the same moment; operations of %d "
@@ -181,12 +162,6 @@ void Run() {
   PrintRow("step of a receive, 8 under way (5 callbacks)", receive, 2.2);
   PrintRow("step of a send, one under way", send_alone, 3.2);
   PrintRow("step of a receive, one under way", receive_alone, 4.2);
-  if (BenchmarkTrace::IsPossible()) {
-    PrintRow("step of a send that is traced, 8 under way", traced_send, 3.0);
-    PrintRow("step of a receive that is traced, 8 under way", traced_receive, 3.0);
-    std::printf("%-62s %6llu\n", "records of it that were lost",
-                static_cast<unsigned long long>(lost));
-  }
   PrintRow("start of a step that is refused", refused, 0.3);
   PrintRow("start of a receive's step, repeated", repeated_start, 0.3);
   PrintRow("state 20, repeated", repeated_state, 0.3);

@@ -63,7 +63,6 @@ class NetworkOperation {
   void Begin(bool is_send) {
     Zero(steps_, since_, bytes_, head_, is_broken_);
     Zero(sums_);
-    Zero(taken_);
     StoreRelaxed(first_bytes_, kNoBytes);
     StoreRelaxed(is_send_, is_send);
   }
@@ -119,14 +118,16 @@ class NetworkOperation {
   }
   // So many steps have ended. Up to 2.26 NCCL stops only the first of those that it finds ended in
   // one poll (2.26.6 transport/net.cc recvProxyProgress takes `doneStepId` before its loop). Stops
-  // the oldest one that it leaves; false if it leaves none.
-  bool StopOneBefore(uint32_t count) {
-    if (count == 0) return false;
-    const uint64_t present = ByteIn(LoadRelaxed(steps_), Head());
-    const auto tag = static_cast<uint32_t>(present >> kTagShift);
-    const uint32_t ahead = (count - 1 - (tag * kSteps + Head())) % (kTags * kSteps);
-    if (present == 0 || ahead >= kSteps) return false;
-    return StopStep(Head(), tag);
+  // those that it leaves.
+  void StopStepsBefore(uint32_t count) {
+    if (count == 0) return;
+    for (uint32_t i = 0; i < kSteps; ++i) {
+      const uint64_t present = ByteIn(LoadRelaxed(steps_), Head());
+      const auto tag = static_cast<uint32_t>(present >> kTagShift);
+      const uint32_t ahead = (count - 1 - (tag * kSteps + Head())) % (kTags * kSteps);
+      if (present == 0 || ahead >= kSteps) return;
+      StopStep(Head(), tag);
+    }
   }
   void Break() { StoreRelaxed(is_broken_, true); }
 
@@ -137,22 +138,6 @@ class NetworkOperation {
     if (LoadRelaxed(first_bytes_) == kNoBytes) StoreRelaxed(first_bytes_, sum);
     if (sum < LoadRelaxed(first_bytes_)) return Break();
     StoreRelaxed(bytes_, sum - LoadRelaxed(first_bytes_));
-  }
-
-  // For a trace, of an operation that reads CLOCK_MONOTONIC: when the latest step has ended.
-  uint64_t EndOfStep() const { return LoadRelaxed(since_); }
-  // For such a trace: nanoseconds by NetworkState that were charged since the last call. Word by
-  // word: arrays that are copied as vectors right after they were written stall for two clock
-  // readings.
-  std::array<uint64_t, kNetworkStateCount> TakeStep() {
-    static_assert(kNetworkStateCount == 4);
-    const auto take = [this](size_t i) {
-      const uint64_t all = LoadRelaxed(sums_[i]);
-      const uint64_t more = all - LoadRelaxed(taken_[i]);
-      StoreRelaxed(taken_[i], all);
-      return more;
-    };
-    return {take(0), take(1), take(2), take(3)};
   }
 
   bool IsUnderWay() const { return LoadRelaxed(steps_) != 0; }
@@ -194,7 +179,6 @@ class NetworkOperation {
   std::array<AtomicU64, kNetworkStateCount> sums_{};  // nanoseconds by NetworkState
   AtomicU64 bytes_{0};
   AtomicU64 first_bytes_{0};
-  std::array<AtomicU64, kNetworkStateCount> taken_{};  // of `sums_`
   std::atomic<uint8_t> head_{0};  // place of the oldest step, or of the next one
   std::atomic<bool> is_send_{false};
   std::atomic<bool> is_broken_{false};

@@ -15,10 +15,6 @@
 namespace nccl_exporter::plugin {
 namespace {
 
-void StopStepsBefore(NetworkOperation& operation, uint32_t count) {
-  while (operation.StopOneBefore(count)) continue;
-}
-
 using Times = std::array<uint64_t, kNetworkStateCount>;
 
 constexpr size_t At(NetworkState state) { return static_cast<size_t>(state); }
@@ -230,11 +226,11 @@ TEST(NetworkOperation, EndsTheStepsThatNcclUpTo226DoesNotStop) {
     }
     Advance(100);
     EXPECT_TRUE(operation.StopStep(NetworkOperation::PlaceOf(done), NetworkOperation::TagOf(done)));
-    for (uint32_t i = 0; i < ending; ++i) StopStepsBefore(operation, ++done);
+    for (uint32_t i = 0; i < ending; ++i) operation.StopStepsBefore(++done);
     EXPECT_FALSE(operation.IsUnderWay());
   }
-  StopStepsBefore(operation, 0);
-  StopStepsBefore(operation, done);
+  operation.StopStepsBefore(0);
+  operation.StopStepsBefore(done);
   EXPECT_FALSE(operation.IsBroken());
   const Times times = operation.Times().state_ns;
   EXPECT_EQ(times[At(NetworkState::kGpu)], ScriptedClock::now_ns - begin_ns);
@@ -244,9 +240,9 @@ TEST(NetworkOperation, EndsNoStepThatIsNotOver) {
   NetworkOperation operation;
   operation.Begin(false);
   for (uint32_t step = 0; step < 8; ++step) operation.StartStep(step);
-  StopStepsBefore(operation, 3);
-  StopStepsBefore(operation, 2);
-  StopStepsBefore(operation, 100);  // further than there can be steps
+  operation.StopStepsBefore(3);
+  operation.StopStepsBefore(2);
+  operation.StopStepsBefore(100);  // further than there can be steps
   for (uint32_t step = 3; step < 8; ++step) EXPECT_TRUE(operation.StopStep(step, 0)) << step;
   EXPECT_FALSE(operation.IsBroken());
 }

@@ -4,11 +4,10 @@
 namespace nccl_exporter::plugin {
 
 void NetworkTimer::Open(layout::CommunicatorSlot* slot, layout::SegmentHeader* header,
-                        NetworkWindows* windows, TraceLane* lane) {
+                        NetworkWindows* windows) {
   if (slot_ == nullptr) {
     slot_ = slot;  // for good: late events of a former communicator may be reading it
     header_ = header;
-    lane_ = lane;
   }
   StoreRelaxed(windows_, windows);
   is_open_.store(true);
@@ -25,7 +24,7 @@ void NetworkTimer::Finalize() {
   }
 }
 
-uint32_t NetworkTimer::Start(bool is_send, uint64_t ticket, bool is_traced) {
+uint32_t NetworkTimer::Start(bool is_send, uint64_t ticket) {
   constexpr int kHighBits = kTicketShift - kSendShift - 1;  // of the number, above the place
   constexpr uint64_t kAboveMask = (uint64_t{1} << (kTicketBits + kHighBits)) - 1;
   const uint64_t number = AddRelaxed(next_, 1);
@@ -33,15 +32,8 @@ uint32_t NetworkTimer::Start(bool is_send, uint64_t ticket, bool is_traced) {
   const uint64_t above =
       ticket == kNoTicket ? high
                           : (ticket & kTicketMask) << kHighBits | (high & ((1u << kHighBits) - 1));
-  return static_cast<uint32_t>(uint64_t{is_traced} << kTracedShift |
-                               (above & kAboveMask) << (kSendShift + 1) |
+  return static_cast<uint32_t>((above & kAboveMask) << (kSendShift + 1) |
                                (is_send ? uint64_t{1} << kSendShift : 0) | (number & kPlaceMask));
-}
-
-// A step of an operation of which nothing counts has no times.
-void NetworkTimer::TraceStep(NetworkOperation& operation, uint32_t key) {
-  if (operation.IsBroken() || lane_ == nullptr) return;
-  lane_->Write(trace_ring::MakeStep(key, operation.EndOfStep(), operation.TakeStep()));
 }
 
 // The first step takes the place. An operation that is refused counts once, when it stops: a
@@ -92,14 +84,7 @@ void NetworkTimer::NoteOperationState(uint32_t key, int state, uint64_t sum_of_b
   if (LoadRelaxed(place.state) != UsedState(key)) return;  // its steps were refused
   place.operation.NoteSumOfBytes(sum_of_bytes);
   if (steps < 1) return;
-  if (state == kRecvDone) {
-    for (uint32_t i = 0; i < NetworkOperation::kSteps &&
-                         place.operation.StopOneBefore(static_cast<uint32_t>(steps));
-         ++i) {
-      if (IsTraced(key)) TraceStep(place.operation, key);
-    }
-    return;
-  }
+  if (state == kRecvDone) return place.operation.StopStepsBefore(static_cast<uint32_t>(steps));
   if (state != kSendRemFifoWait) return;
   if (!IsSend(key)) return place.operation.Break();
   const auto step = static_cast<uint32_t>(steps - 1);

@@ -30,7 +30,6 @@
 #include "plugin/network/network_operation.h"
 #include "plugin/network/network_windows.h"
 #include "plugin/segment/atomics.h"
-#include "plugin/trace/trace_session.h"
 #include "proto/loss.h"
 #include "proto/shm_layout.h"
 
@@ -48,9 +47,8 @@ class NetworkTimer {
   static constexpr uint64_t kNone = ~uint64_t{0};
 
   // Under the process's lock, while no event can carry the new context yet. All but `windows` are
-  // the same at every call. `lane`: where steps of traced operations go; nullptr: nowhere.
-  void Open(layout::CommunicatorSlot* slot, layout::SegmentHeader* header, NetworkWindows* windows,
-            TraceLane* lane = nullptr);
+  // the same at every call.
+  void Open(layout::CommunicatorSlot* slot, layout::SegmentHeader* header, NetworkWindows* windows);
   // Gives up on what is under way. Under the lock.
   void Finalize();
 
@@ -65,10 +63,10 @@ class NetworkTimer {
     return (is_known_call && !windows().IsHeld()) || LoadRelaxed(is_launch_taken_);
   }
 
-  // The start of a proxy operation: its key, 27 bits. `ticket`: of the operation; kNoTicket: it is
-  // not known. `is_traced`: its steps are recorded one by one.
+  // The start of a proxy operation: its key, 26 bits. `ticket`: of the operation; kNoTicket: it is
+  // not known.
   static constexpr uint64_t kNoTicket = ~uint64_t{0};
-  uint32_t Start(bool is_send, uint64_t ticket, bool is_traced = false);
+  uint32_t Start(bool is_send, uint64_t ticket);
   static uint32_t TicketOf(uint32_t key) { return key >> kTicketShift & kTicketMask; }
   // Its end: its times are counted if all its steps were seen.
   void Stop(uint32_t key);
@@ -83,14 +81,12 @@ class NetworkTimer {
   void StopStep(uint32_t number);
 
  private:
-  // A key: whether it is traced (1 bit) | ticket (14) | high bits of the operation's number (2) |
-  // whether it sends (1) | low bits of the number, the place (9). The number of a step: the 16 bits
-  // of the key above the place | place (9) | tag and place of the step (7).
-  static constexpr int kTracedShift = 26, kTicketShift = 12, kSendShift = 9, kStepBits = 7,
-                       kGenerationShift = 16;
+  // A key: ticket (14 bits) | high bits of the operation's number (2) | whether it sends (1) | low
+  // bits of the number, the place (9). The number of a step: the 16 bits of the key above the
+  // place | place (9) | tag and place of the step (7).
+  static constexpr int kTicketShift = 12, kSendShift = 9, kStepBits = 7, kGenerationShift = 16;
   static constexpr uint32_t kGenerationMask = 0xffff, kPlaceMask = kPlaces - 1;
   static_assert(kPlaces == 1u << kSendShift);
-  static_assert(kTicketShift + kTicketBits == kTracedShift);
   static_assert(NetworkOperation::kTags * NetworkOperation::kSteps == 1u << kStepBits);
 
   struct alignas(64) Place {
@@ -103,15 +99,13 @@ class NetworkTimer {
 
   static uint64_t UsedState(uint32_t key) { return uint64_t{key} << 1 | kUsed; }
   static bool IsSend(uint32_t key) { return (key >> kSendShift & 1) != 0; }
-  static bool IsTraced(uint32_t key) { return key >> kTracedShift != 0; }
   static bool IsStepOfSend(uint32_t number) { return (number >> kGenerationShift & 1) != 0; }
   static uint32_t TagOf(uint32_t number) {
     return number / NetworkOperation::kSteps % NetworkOperation::kTags;
   }
   Place& PlaceOf(uint32_t key) { return places_[key & kPlaceMask]; }
   // The operation whose step this is, or nullptr, which is counted.
-  NetworkOperation* FindStep(uint32_t number, uint32_t* key);
-  [[gnu::noinline]] void TraceStep(NetworkOperation& operation, uint32_t key);
+  NetworkOperation* FindStep(uint32_t number);
   [[gnu::noinline]] bool Take(Place& place, uint32_t key);
   [[gnu::cold, gnu::noinline]] void CountLoss(Loss loss) {
     AddRelaxed(header_->losses[static_cast<uint8_t>(loss)], 1);
@@ -121,7 +115,6 @@ class NetworkTimer {
   layout::SegmentHeader* header_ = nullptr;
   std::atomic<NetworkWindows*> windows_{nullptr};
   std::atomic<bool> is_open_{false};  // sequentially consistent
-  TraceLane* lane_ = nullptr;
   std::atomic<bool> is_launch_taken_{false};
   AtomicU64 next_{1};  // number of the next proxy operation
   std::array<Place, kPlaces> places_;
@@ -138,10 +131,9 @@ inline uint64_t NetworkTimer::StartStep(uint32_t key, uint32_t step) {
          NetworkOperation::TagOf(step) * NetworkOperation::kSteps | NetworkOperation::PlaceOf(step);
 }
 
-inline NetworkOperation* NetworkTimer::FindStep(uint32_t number, uint32_t* key) {
+inline NetworkOperation* NetworkTimer::FindStep(uint32_t number) {
   Place& place = places_[number >> kStepBits & kPlaceMask];
   const uint64_t state = LoadRelaxed(place.state);
-  *key = static_cast<uint32_t>(state >> 1);
   const bool is_current = (state & kUsed) != 0 && (state >> (kSendShift + 1) & kGenerationMask) ==
                                                       number >> kGenerationShift;
   if (is_current) return &place.operation;
@@ -149,8 +141,7 @@ inline NetworkOperation* NetworkTimer::FindStep(uint32_t number, uint32_t* key) 
 }
 
 inline void NetworkTimer::NoteStepState(uint32_t number, int state, uint64_t bytes) {
-  uint32_t key = 0;
-  NetworkOperation* const operation = FindStep(number, &key);
+  NetworkOperation* const operation = FindStep(number);
   if (operation == nullptr) return;
   // By state, from 9 on (network_operation.h): the phase of a send and that of a receive; 0: none.
   static constexpr uint8_t kPhases[][2] = {{step_phase::kSendNetwork, 0},
@@ -170,13 +161,10 @@ inline void NetworkTimer::NoteStepState(uint32_t number, int state, uint64_t byt
 }
 
 inline void NetworkTimer::StopStep(uint32_t number) {
-  uint32_t key = 0;
-  NetworkOperation* const operation = FindStep(number, &key);
+  NetworkOperation* const operation = FindStep(number);
   if (operation == nullptr) return;
   if (!operation->StopStep(NetworkOperation::PlaceOf(number), TagOf(number)))
-    return CountLoss(Loss::kStaleHandle);
-  if (IsTraced(key)) [[unlikely]]
-    TraceStep(*operation, key);
+    CountLoss(Loss::kStaleHandle);
 }
 
 }  // namespace nccl_exporter::plugin

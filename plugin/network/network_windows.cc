@@ -9,7 +9,7 @@ void NetworkWindows::Open(int* mask, int own_mask, const TimeWindows& windows) {
   StoreRelaxed(share_ppm_, windows.share_ppm);
   const bool is_always_open = windows.share_ppm == kWholeDutyPpm;
   StoreRelaxed(is_open_, is_always_open);
-  Zero(is_held_, open_until_ns_);
+  StoreRelaxed(is_held_, false);
   StoreRelaxed(next_change_ns_, is_always_open ? kNever : 0);
   StoreRelease(mask_, mask);
 }
@@ -39,17 +39,11 @@ void NetworkWindows::Hold() {
   StoreBit();
 }
 
-WindowPhase NetworkWindows::PhaseOf(uint64_t realtime_ns) const {
-  const uint64_t open_until_ns = LoadRelaxed(open_until_ns_);
-  if (realtime_ns < open_until_ns) return {true, open_until_ns};
-  return PhaseAt({.period_ns = LoadRelaxed(period_ns_), .share_ppm = LoadRelaxed(share_ppm_)},
-                 realtime_ns);
-}
-
 void NetworkWindows::Change(uint64_t now_ns) {
   if (is_changing_.exchange(true, std::memory_order_acquire)) return;  // another thread is at it
   const uint64_t realtime_ns = ReadClock(CLOCK_REALTIME);
-  const WindowPhase phase = PhaseOf(realtime_ns);
+  const WindowPhase phase = PhaseAt(
+      {.period_ns = LoadRelaxed(period_ns_), .share_ppm = LoadRelaxed(share_ppm_)}, realtime_ns);
   StoreRelaxed(is_open_, phase.is_open);
   StoreRelaxed(is_held_, false);
   StoreBit();

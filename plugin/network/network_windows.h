@@ -108,14 +108,6 @@ class NetworkWindows {
   }
   // Share of time in which operations are timed, in millionths.
   uint32_t SharePpm() const { return LoadRelaxed(share_ppm_); }
-  // Open until then (CLOCK_REALTIME), whatever the windows are; 0, or a time that is over: as the
-  // windows are. From the next operation on.
-  void KeepOpen(uint64_t until_realtime_ns) {
-    const int* const mask = LoadAcquire(mask_);
-    if (mask == nullptr || mask == &idle_mask_) return;  // it serves none
-    StoreRelaxed(open_until_ns_, until_realtime_ns);
-    if (LoadRelaxed(next_change_ns_) != kNever) StoreRelaxed(next_change_ns_, 0);
-  }
 
  private:
   static constexpr int kStepBit = 16;  // ProxyStep
@@ -123,7 +115,6 @@ class NetworkWindows {
   // Each fails only if another thread has changed the mask.
   static constexpr int kAttempts = 4;
 
-  WindowPhase PhaseOf(uint64_t realtime_ns) const;
   [[gnu::cold]] void Change(uint64_t now_ns);
   [[gnu::cold]] void Hold();
 
@@ -134,7 +125,6 @@ class NetworkWindows {
   std::atomic<uint32_t> share_ppm_;
   uint32_t communicators_;  // that are not finalized; under the lock
   AtomicU64 next_change_ns_;
-  AtomicU64 open_until_ns_;  // CLOCK_REALTIME
   std::atomic<bool> is_changing_;
   std::atomic<bool> is_open_;
   std::atomic<bool> is_held_;

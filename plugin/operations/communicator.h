@@ -26,7 +26,6 @@
 #include "plugin/nccl/vocabulary.h"
 #include "plugin/operations/drift_watch.h"
 #include "plugin/operations/part_tracker.h"
-#include "plugin/trace/trace_session.h"
 
 namespace nccl_exporter::plugin {
 
@@ -36,14 +35,11 @@ class Communicator : public PartTracker {
  public:
   // Under the process's lock, while no event can carry the new context yet.
   void Open(const CommunicatorSetup& setup) {
-    StoreRelaxed(id_, setup.id);
     StoreRelaxed(rank_, setup.rank);
     StoreRelaxed(has_identity_, setup.has_identity);
     PartTracker::Open(setup);
     Zero(announced_ns_, calls_are_announced_);
     drift_watch_.Open(setup.causes);
-    caller_lane_.Open(setup.number, trace_ring::Role::kCaller, setup.trace);
-    progress_lane_.Open(setup.number, trace_ring::Role::kProgress, setup.trace);
   }
 
   // NCCL's event mask, watched against a change by another program: its RAS client can, from 2.31
@@ -77,14 +73,12 @@ class Communicator : public PartTracker {
   // From its first operation, once.
   [[gnu::cold]] void LearnIdentity(uint64_t id, int rank) {
     if (has_identity_.exchange(true, std::memory_order_relaxed)) return;
-    StoreRelaxed(id_, id);
     StoreRelaxed(rank_, rank);
     layout::CommunicatorSlot& slot = *recorder().slot();
     StoreRelaxed(slot.communicator_id, id);
     StoreRelaxed(slot.rank, static_cast<uint64_t>(rank));
     StoreRelease(slot.has_identity, 1);
   }
-  uint64_t id() const { return LoadRelaxed(id_); }
   int rank() const { return LoadRelaxed(rank_); }
 
   // A call of the API.
@@ -99,9 +93,6 @@ class Communicator : public PartTracker {
   uint64_t OpenLaunch(bool is_alone = false);
   // Counts the operation; returns its ticket, or 0 when it is not followed.
   uint64_t StartOperation(const OperationStart& start);
-
-  TraceLane& caller_lane() { return caller_lane_; }      // of threads that announce operations
-  TraceLane& progress_lane() { return progress_lane_; }  // of threads that report their parts
 
   // Times the steps of its proxy operations, apart from all the above; nullptr: they are not timed.
   // Set under the process's lock.
@@ -143,12 +134,9 @@ class Communicator : public PartTracker {
   std::atomic<const int*> mask_{nullptr};
   std::atomic<int> stored_mask_{0};
   std::atomic<int> rank_{-1};
-  AtomicU64 id_{0};
   std::atomic<bool> has_identity_{true};
   std::atomic<NetworkTimer*> network_{nullptr};
   NetworkTimer* network_room_ = nullptr;
-  TraceLane caller_lane_;
-  TraceLane progress_lane_;
 };
 
 inline uint64_t Communicator::OpenLaunch(bool is_alone) {

@@ -17,8 +17,6 @@
 
 namespace nccl_exporter::plugin {
 
-class TraceSession;
-
 // A communicator, as it is when it is opened.
 struct CommunicatorSetup {
   TimingSource source = TimingSource::kNone;  // kNone: operations are counted and not followed
@@ -30,10 +28,7 @@ struct CommunicatorSetup {
   // The release is not known: kernel times are held until kProbationLaunches launches agree with
   // the CPU's interval.
   bool times_are_on_probation = false;
-  uint64_t id = 0;
-  bool has_identity = true;       // false: id and rank come with the first operation (API v1 to v3)
-  uint32_t number = 0;            // of the slot
-  TraceSession* trace = nullptr;  // one for all
+  bool has_identity = true;  // false: id and rank come with the first operation (API v1 to v3)
 };
 
 class CommunicatorState {

@@ -15,7 +15,7 @@
 // dies with what it names. A call's handle holds its time (kCall) or the number of the thread that
 // made it (kCapturedCall) in place of the rest; the highest bit there says whether NCCL reports the
 // steps of its network operations. In place of the channel the handle of a task (kOperation,
-// kUnfollowed) says whether its network operations are timed, and what is traced of it.
+// kUnfollowed) says whether its network operations are timed.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,6 @@ enum class HandleKind : uint8_t {
   kTimedProxyOperation,  // as kProxyOperation, and its steps are timed
   kNetworkOperation,     // a proxy operation whose steps are timed, and no more
   kNetworkStep,          // one of its steps
-  // As kKernelChannel, of an operation that is traced. Its number differs by one bit.
-  kTracedKernelChannel = 15,
 };
 
 struct Handle {
@@ -47,8 +45,8 @@ struct Handle {
   static constexpr uint32_t kMaxSlots = 1 << 12;
   static constexpr uint32_t kMaxChannels = 1 << 6;  // NCCL's MAXCHANNELS
   static constexpr uint64_t kPayloadMask = (uint64_t{1} << 44) - 1;
-  // Flags of a task: its network operations are timed; its channels are traced; its steps are.
-  static constexpr uint64_t kNetworkFlag = 1, kChannelsFlag = 2, kStepsFlag = 4;
+  // Flag of a task: its network operations are timed.
+  static constexpr uint64_t kNetworkFlag = 1;
   // Flag of a call: NCCL had the bit of network steps in its mask.
   static constexpr uint64_t kHasStepsFlag = uint64_t{1} << 43;
 
@@ -84,21 +82,13 @@ struct Handle {
             (ticket & kTicketMask) << 6};
   }
   // For handles of tasks.
-  Handle WithFlags(bool times_network, uint64_t trace_flags) const {
-    return {bits | uint64_t{times_network} * kNetworkFlag | trace_flags};
+  Handle WithNetworkFlag(bool times_network) const {
+    return {bits | uint64_t{times_network} * kNetworkFlag};
   }
   bool NetworkFlag() const { return (bits & kNetworkFlag) != 0; }
-  bool StepsFlag() const { return (bits & kStepsFlag) != 0; }
-  // One channel of an operation: kKernelChannel, or kTracedKernelChannel by the flag.
+  // One channel of an operation.
   Handle OfChannel(uint32_t channel) const {
-    constexpr uint64_t kDifference = static_cast<uint64_t>(HandleKind::kKernelChannel) ^
-                                     static_cast<uint64_t>(HandleKind::kTracedKernelChannel);
-    static_assert(kDifference == 8);
-    const Handle plain{(As(HandleKind::kKernelChannel).bits & ~uint64_t{kMaxChannels - 1}) |
-                       channel};
-    if ((bits & kChannelsFlag) != 0) [[unlikely]]
-      return {plain.bits | kDifference << 44};
-    return plain;
+    return {(As(HandleKind::kKernelChannel).bits & ~uint64_t{kMaxChannels - 1}) | channel};
   }
   // Another kind of the same slot, with 32 bits in place of ticket and channel.
   Handle WithNetworkBits(HandleKind kind, uint32_t network_bits) const {

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "plugin/operations/communicator_state.h"
 #include "plugin/operations/operation.h"
@@ -27,9 +26,6 @@ class PartTracker : public OperationCompleter {
   bool AddChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);
   void StampChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);
   void StopChannel(uint64_t ticket, uint32_t channel);
-  // When a channel started that has no stamp; nothing if a stamp of it would be refused, or would
-  // not be its first.
-  std::optional<uint64_t> UnstampedStart(uint64_t ticket, uint32_t channel);
 
   bool StartProxy(uint64_t ticket);
   // By the bits `mask` of the ticket.
@@ -103,14 +99,6 @@ class PartTracker : public OperationCompleter {
   if ((running & bit) == 0) return CountLate(operation, abbreviated, channel);
   if (running == bit) return EndChannels(operation, abbreviated);
   StoreRelease(operation.stopped, LoadRelaxed(operation.stopped) | bit);
-}
-
-inline std::optional<uint64_t> PartTracker::UnstampedStart(uint64_t abbreviated, uint32_t channel) {
-  const Operation& operation = At(abbreviated);
-  const uint64_t unstamped = Running(operation, abbreviated) & ~LoadRelaxed(operation.stamped);
-  if (!IsActive(LoadAcquire(operation.state), abbreviated) || (unstamped >> channel & 1) == 0)
-    return std::nullopt;
-  return StartOf(operation, channel);
 }
 
 }  // namespace nccl_exporter::plugin

@@ -40,11 +40,11 @@ T* MakeMapped() {
   return new (memory) T;
 }
 
-// As mmap with PROT_READ | PROT_WRITE, of a sparse file. After mlockall(MCL_FUTURE) that would fill
-// the file: every page of a mapping that may be accessed is read in at once, and kept in memory. So
-// it may not be accessed until it is no longer to be kept.
-inline void* MapSparse(int file, size_t bytes, int flags) {
-  void* const memory = mmap(nullptr, bytes, PROT_NONE, flags, file, 0);
+// As mmap with PROT_READ | PROT_WRITE and MAP_SHARED, of a sparse file. After
+// mlockall(MCL_FUTURE) that would fill the file: every page of a mapping that may be accessed is
+// read in at once, and kept in memory. So it may not be accessed until it is no longer to be kept.
+inline void* MapSparse(int file, size_t bytes) {
+  void* const memory = mmap(nullptr, bytes, PROT_NONE, MAP_SHARED, file, 0);
   if (memory == MAP_FAILED) return memory;
   munlock(memory, bytes);
   if (mprotect(memory, bytes, PROT_READ | PROT_WRITE) == 0) return memory;

@@ -204,7 +204,7 @@ bool Segment::SizeAndMap(uint32_t slots) {
   }
   if (ftruncate(file_, static_cast<off_t>(Bytes())) != 0) return Fail("cannot size segment", path_);
   if (!ReserveBytes(file_, 0, kHeaderBytes)) return Fail("no room for segment", path_);
-  void* memory = MapSparse(file_, Bytes(), MAP_SHARED);
+  void* memory = MapSparse(file_, Bytes());
   if (memory == MAP_FAILED) return Fail("cannot map segment", path_);
   header_ = static_cast<layout::SegmentHeader*>(memory);
   return Reserve(overflow_slot(), 1) || Fail("no room for segment", path_);

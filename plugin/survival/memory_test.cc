@@ -45,20 +45,6 @@ TEST_F(MemorySurvival, TakesNoMoreSharedMemoryThanAllowed) {
   });
 }
 
-// Bytes of this process's file of traces; 0: it has none.
-uint64_t BytesOfTraceFile() {
-  for (int file = 0; file < 256; ++file) {
-    char path[512];
-    const ssize_t length =
-        readlink(("/proc/self/fd/" + std::to_string(file)).c_str(), path, sizeof(path));
-    struct stat status {};
-    if (length > 0 && std::string(path, static_cast<size_t>(length)).starts_with("/memfd:") &&
-        fstat(file, &status) == 0)
-      return static_cast<uint64_t>(status.st_blocks) * 512;
-  }
-  return 0;
-}
-
 // mlockall(MCL_FUTURE) makes the kernel fill what is mapped.
 TEST_F(MemorySurvival, TakesNoMoreSharedMemoryWhereTheJobLocksItsOwn) {
   InChild([&] {
@@ -75,19 +61,7 @@ TEST_F(MemorySurvival, TakesNoMoreSharedMemoryWhereTheJobLocksItsOwn) {
     const uint64_t page_bytes = 4096;
     EXPECT_LE(BytesOnDisk(Segments()[0]),
               sizeof(layout::SegmentHeader) + 2 * sizeof(layout::CommunicatorSlot) + page_bytes);
-    EXPECT_LE(BytesOfTraceFile(), 4 * page_bytes);
-    EXPECT_GT(BytesOfTraceFile(), 0u);
     caller.Run();
-    EXPECT_EQ(Segment().Timed(), 1u);
-  });
-}
-
-TEST_F(MemorySurvival, MakesNoFileOfTracesIfItIsSwitchedOff) {
-  InChild([&] {
-    setenv("NCCL_EXPORTER_TRACE", "0", 1);
-    Caller<6> caller;
-    caller.Run();
-    EXPECT_EQ(BytesOfTraceFile(), 0u);
     EXPECT_EQ(Segment().Timed(), 1u);
   });
 }

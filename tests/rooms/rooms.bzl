@@ -40,7 +40,6 @@ ROOMS = [
     "plugin/survival",
     "plugin/testing",
     "plugin/timing",
-    "plugin/trace",
     "proto",
     "simulator",
     "simulator/device",

@@ -13,7 +13,6 @@ PARTS = {
     'collector/trace:node_trace': 'operations of a window of time, plain data',
     'plugin:options': 'environment variables',
     'proto:shm_layout': 'byte layout of a segment, for its writer and its readers only',
-    'proto:trace_ring': 'byte layout of a process\'s trace file, for the plugin and its requester only',
     'simulator/truth:ground_truth_sink': 'what the player reports to the ground truth',
 }
 
