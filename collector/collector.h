@@ -17,7 +17,7 @@
 #include "collector/node_snapshot.h"
 #include "collector/reader/moment.h"
 #include "collector/segments/file_descriptor.h"
-#include "collector/segments/segment_file.h"  // also ReadSegmentFile(), for tools
+#include "collector/segments/segment_file.h"
 #include "collector/trace/node_trace.h"
 
 namespace nccl_exporter::collector {

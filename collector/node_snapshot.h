@@ -184,7 +184,6 @@ struct CommunicatorSnapshot {
   RankNumbers numbers;
   int api_version = 0;
   int nccl_version = 0;  // 22907 for 2.29.7; 0: unknown
-  uint64_t event_mask = 0;
   TimingSource timing_source = TimingSource::kNone;
   TimingReason timing_reason = TimingReason::kDefault;
   DriftCause drift_cause = DriftCause::kNone;

@@ -456,32 +456,5 @@ TEST(MainTest, FlagsOfACommandMayFollowItAndSlipsAreAnswered) {
   EXPECT_THAT(help.Output(), testing::HasSubstr("--segment.dir"));
 }
 
-TEST(MainTest, DumpSaysWhyASegmentCannotBeRead) {
-  const std::string path = TemporaryDirectory() + "/text.seg";
-  std::ofstream(path) << std::string(100000, 'x');
-  ChildProcess missing({kDaemon, "dump", TemporaryDirectory() + "/missing.seg"});
-  EXPECT_EQ(missing.Wait(), 1);
-  EXPECT_THAT(OnlyLine(missing.ErrorOutput()), testing::HasSubstr("missing.seg: open_failed"));
-  ChildProcess text({kDaemon, "dump", path});
-  EXPECT_EQ(text.Wait(), 1);
-  EXPECT_THAT(OnlyLine(text.ErrorOutput()), testing::HasSubstr("text.seg: "));
-  EXPECT_EQ(text.Output(), "");
-}
-
-TEST(MainTest, DumpOfASegmentThatIsStartingSaysSo) {
-  const std::string empty = TemporaryDirectory() + "/empty.seg",
-                    zeros = TemporaryDirectory() + "/zeros.seg";
-  std::ofstream{empty};
-  std::ofstream{zeros} << std::string(200000, '\0');
-  for (const std::string& path : {empty, zeros}) {
-    ChildProcess dump({kDaemon, "dump", path});
-    EXPECT_EQ(dump.Wait(), 1) << path;
-    EXPECT_EQ(OnlyLine(dump.ErrorOutput()),
-              "nccl-exporter: " + path +
-                  ": not ready: it was never completed, and no process holds its lock\n");
-    EXPECT_EQ(dump.Output(), "");
-  }
-}
-
 }  // namespace
 }  // namespace nccl_exporter::exporter

@@ -63,7 +63,7 @@ struct LossTraits {
   Loss id;
   LossKind kind;
   std::string_view reason;   // label value
-  std::string_view meaning;  // for the table in docs/metrics.md and for `nccl-exporter dump`
+  std::string_view meaning;  // for the table in docs/metrics.md, for findings and traces
 };
 
 inline constexpr std::array<LossTraits, kLossCount> kLosses{{

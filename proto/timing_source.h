@@ -81,8 +81,7 @@ constexpr std::string_view NameOf(TimingReason reason) {
   return RowIn(kTimingReasons, reason).name;
 }
 
-// Cause that ended the kernel timing of a communicator, for `nccl-exporter dump` and the daemon's
-// API.
+// Cause that ended the kernel timing of a communicator, for the daemon's API.
 enum class DriftCause : uint8_t {
   kNone,
   kMessageToSelf,

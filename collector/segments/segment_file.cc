@@ -8,10 +8,8 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
-#include "collector/reader/segment_reader.h"
 #include "collector/segments/mount_guard.h"
 
 namespace nccl_exporter::collector {
@@ -73,28 +71,6 @@ ssize_t SegmentFile::Read(uint64_t offset, std::span<std::byte> into) const {
   std::atomic_thread_fence(std::memory_order_acquire);  // Arm reorders loads of two copies
 #endif
   return static_cast<ssize_t>(copied);
-}
-
-std::optional<ProcessSnapshot> ReadSegmentFile(const std::string& path, SegmentError* error,
-                                               std::string* detail) {
-  const std::optional<SegmentFile> file = SegmentFile::Open(AT_FDCWD, path, error, detail);
-  if (!file) return std::nullopt;
-  const Writer writer = file->FindWriter();
-  SegmentRead read = ReadSegment(*file, {.now = Now(),
-                                         .clock_offset_ns = ClockOffsetOf(writer).value_or(0),
-                                         .splits_durations = true});
-  if (!read.process) {
-    *error = read.fault ? read.fault->error : SegmentError::kCount;
-    *detail = read.fault        ? read.fault->detail
-              : writer.is_alive ? "the process that holds its lock is still starting"
-                                : "it was never completed, and no process holds its lock";
-    return std::nullopt;
-  }
-  read.process->file = KeyOf(file->Status());
-  read.process->segment = std::filesystem::path(path).filename();
-  read.process->is_alive = writer.is_alive;
-  read.process->is_stopped = IsStopped(writer);
-  return std::move(read.process);
 }
 
 }  // namespace nccl_exporter::collector

@@ -74,10 +74,4 @@ struct SegmentLook {
 // Every segment that is followed.
 using SegmentLooks = std::map<FileKey, SegmentLook>;
 
-// Reads one segment file. On failure `error` and `detail` are set and nothing is returned; a file
-// whose writer is still starting is not an error: nothing is returned then either, and `error` is
-// SegmentError::kCount.
-std::optional<ProcessSnapshot> ReadSegmentFile(const std::string& path, SegmentError* error,
-                                               std::string* detail);
-
 }  // namespace nccl_exporter::collector

@@ -9,7 +9,10 @@
 
 #include <array>
 #include <filesystem>
+#include <optional>
+#include <string>
 
+#include "collector/reader/segment_reader.h"
 #include "collector/testing/lock_holder.h"
 #include "collector/testing/scratch_directory.h"
 #include "collector/testing/segment_writer_v1.h"
@@ -27,7 +30,9 @@ class SegmentFileTest : public testing::Test {
     writer.WriteTo(path_);
   }
 
-  std::optional<ProcessSnapshot> Read() { return ReadSegmentFile(path_, &error_, &detail_); }
+  std::optional<SegmentFile> Open() {
+    return SegmentFile::Open(AT_FDCWD, path_, &error_, &detail_);
+  }
 
   ScratchDirectory directory_;
   const std::string path_ = directory_.File("x.seg");
@@ -35,48 +40,38 @@ class SegmentFileTest : public testing::Test {
   std::string detail_;
 };
 
-TEST_F(SegmentFileTest, ReadsASegmentAndWhetherItsWriterLives) {
+TEST_F(SegmentFileTest, KnowsWhetherItsWriterLives) {
   WriteSegment();
+  const std::optional<SegmentFile> file = Open();
+  ASSERT_TRUE(file);
   {
     const LockHolder writer(path_);
-    EXPECT_TRUE(Read().value().is_alive);
+    EXPECT_TRUE(file->FindWriter().is_alive);
   }
-  const std::optional<ProcessSnapshot> process = Read();
-  ASSERT_TRUE(process);
-  EXPECT_FALSE(process->is_alive);
-  EXPECT_EQ(process->segment, "x.seg");
-  EXPECT_EQ(process->pid, 7u);
-  EXPECT_EQ(process->communicators.at(0).id, 5u);
-}
-
-TEST_F(SegmentFileTest, SaysThatAWriterIsStillStarting) {
-  SegmentWriterV1(2).WriteTo(path_);
-  EXPECT_FALSE(Read());
-  EXPECT_EQ(error_, SegmentError::kCount);
-  EXPECT_FALSE(detail_.empty());
+  EXPECT_FALSE(file->FindWriter().is_alive);
 }
 
 TEST_F(SegmentFileTest, SaysWhyAFileCannotBeOpened) {
-  EXPECT_FALSE(Read());
+  EXPECT_FALSE(Open());
   EXPECT_EQ(error_, SegmentError::kOpenFailed);
   EXPECT_EQ(detail_, "No such file or directory");
 }
 
 TEST_F(SegmentFileTest, RefusesDirectoriesLinksAndFifosWithoutWaiting) {
   std::filesystem::create_directory(path_);
-  EXPECT_FALSE(Read());
+  EXPECT_FALSE(Open());
   EXPECT_EQ(error_, SegmentError::kNotARegularFile);
 
   std::filesystem::remove(path_);
   std::filesystem::create_symlink("/etc/hostname", path_);
   error_ = SegmentError::kCount;
-  EXPECT_FALSE(Read());
+  EXPECT_FALSE(Open());
   EXPECT_EQ(error_, SegmentError::kNotARegularFile);
 
   std::filesystem::remove(path_);
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
   error_ = SegmentError::kCount;
-  EXPECT_FALSE(Read());
+  EXPECT_FALSE(Open());
   EXPECT_EQ(error_, SegmentError::kNotARegularFile);
 }
 
@@ -86,14 +81,14 @@ TEST_F(SegmentFileTest, ReadsASegmentWhoseWriterKnowsItselfByAnotherUserNumber) 
   writer.Put(ProcessV1{.uid = ::getuid() + 1});
   writer.Publish();
   writer.WriteTo(path_);
-  const std::optional<ProcessSnapshot> process = Read();
-  ASSERT_TRUE(process);
-  EXPECT_EQ(process->uid, ::getuid());
+  const std::optional<SegmentFile> file = Open();
+  ASSERT_TRUE(file);
+  EXPECT_EQ(ReadSegment(*file, {.now = Now()}).process.value().uid, ::getuid());
 }
 
 TEST_F(SegmentFileTest, ReadsShortBeyondTheEnd) {
   WriteSegment();
-  const std::optional<SegmentFile> file = SegmentFile::Open(AT_FDCWD, path_, &error_, &detail_);
+  const std::optional<SegmentFile> file = Open();
   ASSERT_TRUE(file);
   std::array<std::byte, 100> bytes{};
   ASSERT_EQ(::truncate(path_.c_str(), 60), 0);

@@ -253,8 +253,8 @@ class Reading(unittest.TestCase):
     """The test finds commands, and takes nothing else for one."""
 
     def test_finds_those_of_blocks_and_spans(self):
-        text = 'Run `nccl-exporter top --once`:\n\n```\nA=1 tools/x --y \\\n  z   # why\ncd a && sudo ssh n nccl-exporter dump f\n```\n'
-        self.assertEqual([['tools/x', '--y', 'z'], ['cd', 'a'], ['ssh', 'n', 'nccl-exporter', 'dump', 'f'], ['nccl-exporter', 'top', '--once']],
+        text = 'Run `nccl-exporter top --once`:\n\n```\nA=1 tools/x --y \\\n  z   # why\ncd a && sudo ssh n nccl-exporter top f\n```\n'
+        self.assertEqual([['tools/x', '--y', 'z'], ['cd', 'a'], ['ssh', 'n', 'nccl-exporter', 'top', 'f'], ['nccl-exporter', 'top', '--once']],
                          list(commands(text)))
 
     def test_leaves_out_other_blocks_and_files(self):

@@ -54,9 +54,8 @@ CommandLine::CommandLine(std::string_view commit)
   app_.set_version_flag("--version", version_text_, "Print the version and exit.");
   app_.set_help_flag("-h,--help", "Print this help and exit.");
   app_.require_subcommand(0, 1);
-  for (const Command& command :
-       {TopCommand(), InFlightCommand(), DoctorCommand(), JobCommand(), TraceCommand(),
-        TraceMergeCommand(), TraceSummaryCommand(), DumpCommand()})
+  for (const Command& command : {TopCommand(), InFlightCommand(), DoctorCommand(), JobCommand(),
+                                 TraceCommand(), TraceMergeCommand(), TraceSummaryCommand()})
     Add(command);
   Add({.name = "help", .help = "Print the help of a command.", .add_flags = [this](CLI::App& app) {
          app.add_option("COMMAND", help_topic_, "Command; without it, the help of the program.");

@@ -213,13 +213,13 @@ TEST(OptionsTest, BadCommandLinesAreNamedInOneLine) {
                                                     {"nonsense"},
                                                     {"--log.level=info", "--log.level=warn"},
                                                     {"--log.level"},
-                                                    {"dump"},
-                                                    {"dump", "a", "b"},
+                                                    {"trace", "merge"},
+                                                    {"top", "a"},
                                                     {"version", "x"},
                                                     {"-x"},
-                                                    {"dump", "--x=1"},
+                                                    {"top", "--x=1"},
                                                     {"top", "--daemon"},
-                                                    {"version", "dump", "a"}};
+                                                    {"version", "top"}};
   for (const auto& arguments : cases) {
     const std::string error = ErrorOf(arguments);
     EXPECT_NE(error, "") << arguments.front();
@@ -228,7 +228,7 @@ TEST(OptionsTest, BadCommandLinesAreNamedInOneLine) {
 }
 
 TEST(OptionsTest, WithoutACommandTheDaemonIsToRun) {
-  for (const Arguments& arguments : std::vector<Arguments>{{"dump", "/dev/shm/x.seg"},
+  for (const Arguments& arguments : std::vector<Arguments>{{"trace", "summary", "a"},
                                                            {"top"},
                                                            {"top", "--once"},
                                                            {"--segment.dir=/a", "inflight"},

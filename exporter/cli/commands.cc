@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The short commands, `inflight`, `job`, `doctor` and `dump`, and what all commands use.
+// The short commands, `inflight`, `job` and `doctor`, and what all commands use.
 #include "exporter/cli/commands.h"
 
 #include <CLI/CLI.hpp>
@@ -19,28 +19,11 @@
 #include "exporter/cli/job/job_answer.h"
 #include "exporter/cli/job/prometheus.h"
 #include "exporter/cli/node_access.h"
-#include "exporter/cli/segment_dump.h"
 #include "exporter/cli/terminal.h"
 #include "exporter/findings/in_flight_table.h"
 #include "exporter/findings/node_judge.h"
 
 namespace nccl_exporter::exporter {
-namespace {
-
-int Dump(const std::string& path) {
-  collector::SegmentError error{};
-  std::string detail;
-  const std::optional<collector::ProcessSnapshot> process =
-      collector::ReadSegmentFile(path, &error, &detail);
-  if (process) return Print(DumpText(*process));
-  if (error == collector::SegmentError::kCount)
-    return Fail(kRuntimeFailure, path + ": not ready: " + detail);
-  return Fail(kRuntimeFailure,
-              path + ": " + std::string(NameOf(error)) + (detail.empty() ? "" : ": " + detail));
-}
-
-}  // namespace
-
 int Fail(int exit_code, const std::string& message) {
   std::fprintf(stderr, "nccl-exporter: %s\n", message.c_str());
   return exit_code;
@@ -170,17 +153,6 @@ Command DoctorCommand() {
             const bool fails = std::ranges::count(checks, Verdict::kFail, &Check::verdict) != 0;
             return fails ? kRuntimeFailure : printed;
           }};
-}
-
-Command DumpCommand() {
-  const auto segment = std::make_shared<std::string>();
-  return {.name = "dump",
-          .help = "Print a segment as text.",
-          .add_flags =
-              [segment](CLI::App& app) {
-                app.add_option("SEGMENT", *segment, "File to print.")->required();
-              },
-          .run = [segment](const Options&) { return Dump(*segment); }};
 }
 
 }  // namespace nccl_exporter::exporter

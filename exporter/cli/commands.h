@@ -36,7 +36,6 @@ Command JobCommand();
 Command TraceCommand();
 Command TraceMergeCommand();
 Command TraceSummaryCommand();
-Command DumpCommand();
 
 // Flags of commands. The requests outlive the app.
 void AddJobFlags(CLI::App& app, JobRequest& request);

@@ -16,13 +16,13 @@ TEST(ManualPageTest, HasAllCommandsAndFlags) {
   const CommandLine line;
   const std::string page = ManualPage(line);
   EXPECT_THAT(page, testing::StartsWith(".TH NCCL\\-EXPORTER 1 "));
-  for (const char* const command : {"top", "inflight", "doctor", "dump", "trace", "trace merge"})
+  for (const char* const command : {"top", "inflight", "doctor", "trace", "trace merge"})
     EXPECT_THAT(page, testing::HasSubstr(".SS " + std::string(command) + "\n"));
   EXPECT_THAT(page,
               testing::HasSubstr(
                   "\\fB\\-\\-web.telemetry\\-path\\fR \\fIVALUE\\fR\nPath of the metrics. The "
                   "default is /metrics."));
-  EXPECT_THAT(page, testing::HasSubstr("\\fBSEGMENT\\fR\nFile to print."));
+  EXPECT_THAT(page, testing::HasSubstr("\\fBFILE\\fR\n"));
   EXPECT_THAT(page, testing::HasSubstr("\\fB\\-\\-once\\fR\n"));
   EXPECT_THAT(page, testing::Not(testing::HasSubstr(".SS man"))) << "for the package only";
 }
@@ -47,11 +47,11 @@ TEST_F(BashCompletionTest, OffersCommandsAndTheirFlags) {
   EXPECT_EQ(Offered("nccl-exporter to"), "top\n");
   EXPECT_EQ(Offered("nccl-exporter trace m"), "merge\n");
   EXPECT_EQ(Offered("nccl-exporter trace --se"), "--seconds --segment.dir\n");
-  EXPECT_EQ(Offered("nccl-exporter help d"), "doctor dump\n");
+  EXPECT_EQ(Offered("nccl-exporter help d"), "doctor\n");
   EXPECT_EQ(Offered("nccl-exporter top --s"), "--segment.dir\n");
   EXPECT_EQ(Offered("nccl-exporter --segment.dir /x inflight --j"), "--json\n");
   EXPECT_EQ(Offered("nccl-exporter --web.t"), "--web.telemetry-path\n");
-  EXPECT_EQ(Offered("nccl-exporter dump /x"), "\n") << "files are bash's own";
+  EXPECT_EQ(Offered("nccl-exporter trace summary /x"), "\n") << "files are bash's own";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GoldenText, the example snapshot in every form that people see. Tests compare each whole with a
+// GoldenText, the example snapshot in both forms of text. Tests compare each whole with a
 // file in testdata.
 #pragma once
 
@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "exporter/cli/segment_dump.h"
 #include "exporter/exposition/encoder.h"
 #include "exporter/series/metric_filter.h"
 #include "exporter/series/snapshot_families.h"
@@ -33,12 +32,9 @@ inline std::string ExampleAsText() { return ExampleAs(Format::kText); }
 
 inline std::string ExampleAsOpenMetrics() { return ExampleAs(Format::kOpenMetrics); }
 
-inline std::string ExampleAsDump() { return DumpText(ExampleSnapshot()->processes.front()); }
-
-inline constexpr std::array<GoldenText, 3> kGoldenTexts{{
+inline constexpr std::array<GoldenText, 2> kGoldenTexts{{
     {"scrape.txt", ExampleAsText},
     {"scrape.openmetrics.txt", ExampleAsOpenMetrics},
-    {"dump.txt", ExampleAsDump},
 }};
 
 }  // namespace nccl_exporter::exporter

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of other processes, made valid UTF-8 or quoted: label values, logs and dumps. Pure
+// Text of other processes, made valid UTF-8 or quoted: label values, logs and traces. Pure
 // functions, for any thread.
 #pragma once
 

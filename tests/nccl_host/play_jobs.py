@@ -37,9 +37,9 @@ def parse_arguments():
     parser.add_argument('--load', type=int, default=0, metavar='K', help='busy loops beside the jobs')
     parser.add_argument('--keep', action='store_true', help='keep the files of jobs that fail, and print where')
     parser.add_argument('--plugin', default=built('plugin/libnccl-profiler-exporter.so'))
-    parser.add_argument('--exporter', default=built('exporter/nccl-exporter'))
+    parser.add_argument('--reader', default=built('tests/nccl_host/segments_as_json'))
     arguments = parser.parse_args()
-    for name in ('rig', 'plugin', 'exporter'):
+    for name in ('rig', 'plugin', 'reader'):
         if not getattr(arguments, name):
             parser.error(f'--{name} is needed')
     return arguments
@@ -69,7 +69,7 @@ def play_all(arguments):
 
 def play_one(job, rig, document, arguments):
     folder = tempfile.mkdtemp(prefix='nccl-host-')
-    verdict = judge(play(job, rig, arguments.plugin, arguments.exporter, document, folder))
+    verdict = judge(play(job, rig, arguments.plugin, arguments.reader, document, folder))
     print(f'{"FAIL" if verdict.faults else "ok":4}  {rig.release:7} {job.name:32} {line_of(verdict)}', flush=True)
     for fault in verdict.faults:
         print(f'      {fault}', flush=True)

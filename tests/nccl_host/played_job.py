@@ -9,8 +9,8 @@ import subprocess
 import time
 
 from completion_poller import CompletionPoller
-from dump_text import parse_dump
 from kernel_truth import load_truth
+from recorded_segments import read_segments
 
 # So long no kernel has run and no process has made its last call: the job hangs. Without idle cores a communicator's first collective takes
 # 4 s, and that of 12 communicators in 4 processes a minute.
@@ -56,15 +56,15 @@ def rigs_of(folder):
 
 
 class PlayedJob:
-    """Records of a job after it was played; `dumps` and `accounts` by process id."""
+    """Records of a job after it was played; `processes` and `accounts` by process id."""
 
     def __init__(self, job, rig):
         self.job, self.rig = job, rig
         self.is_hung, self.status, self.output = False, None, ''
-        self.truth, self.dumps, self.accounts, self.poller = {}, {}, {}, None
+        self.truth, self.processes, self.accounts, self.poller = {}, {}, {}, None
 
 
-def play(job, rig, plugin, exporter, document, folder):
+def play(job, rig, plugin, reader, document, folder):
     """`folder` is empty, and has all files of the job afterwards."""
     played = PlayedJob(job, rig)
     scratch = pathlib.Path(folder)
@@ -89,10 +89,7 @@ def play(job, rig, plugin, exporter, document, folder):
         played.status = process.returncode
         output.seek(0)
         played.output = output.read()[-OUTPUT_SHOWN:]
-    for segment in sorted(segments.glob('*.seg')):
-        text = subprocess.run([exporter, 'dump', segment], capture_output=True, text=True, check=True).stdout
-        dump = parse_dump(text)
-        played.dumps[dump.pid] = dump
+    played.processes = {process.pid: process for process in read_segments(reader, segments).values()}
     for path in glob.glob(str(scratch / 'account.*.json')):
         played.accounts[int(path.split('.')[-2])] = json.loads(pathlib.Path(path).read_text(encoding='utf-8'))
     played.truth = load_truth(scratch / 'truth')

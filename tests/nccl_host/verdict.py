@@ -37,13 +37,13 @@ def judge(played):
         verdict.faults.append('hang')
     elif played.status != 0:
         verdict.faults.append(f'exit {played.status}: {played.output.strip()}')
-    if not played.accounts or set(played.accounts) != set(played.dumps):
-        verdict.faults.append(f'{len(played.accounts)} processes called NCCL, {len(played.dumps)} were recorded')
-    for pid in sorted(set(played.accounts) & set(played.dumps)):
-        verdict.add_faults(count_faults(played, played.accounts[pid], played.dumps[pid]))
-    for dump in played.dumps.values():
-        verdict.losses += dump.losses
-        for communicator in dump.communicators:
+    if not played.accounts or set(played.accounts) != set(played.processes):
+        verdict.faults.append(f'{len(played.accounts)} processes called NCCL, {len(played.processes)} were recorded')
+    for pid in sorted(set(played.accounts) & set(played.processes)):
+        verdict.add_faults(count_faults(played, played.accounts[pid], played.processes[pid]))
+    for process in played.processes.values():
+        verdict.losses += process.losses
+        for communicator in process.communicators:
             verdict.operations += communicator.operations.total()
             verdict.timed += communicator.timed.total()
             verdict.timing.add((communicator.timing_source, communicator.timing_reason))
@@ -69,10 +69,10 @@ def announced(played, account):
             if not (function == 'Broadcast' and job.joins_broadcasts(version))]
 
 
-def count_faults(played, account, dump):
+def count_faults(played, account, process):
     """Calls, operations and bytes of one process, exactly."""
     calls, operations, sizes = collections.Counter(), collections.Counter(), collections.Counter()
-    for communicator in dump.communicators:
+    for communicator in process.communicators:
         calls += communicator.calls
         operations += communicator.operations
         sizes += communicator.bytes

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts of the judge on made up jobs; and the poller's records against the daemon's reader."""
+"""Verdicts of the judge on made up jobs; and the poller's records against the collector's reader."""
 import json
 import os
 import pathlib
@@ -9,34 +9,31 @@ import sys
 import tempfile
 import types
 import unittest
+from collections import Counter
 
 sys.path.insert(0, str(pathlib.Path('deploy/tests').resolve()))
 import report
 from completion_poller import Completion, CompletionPoller
 from documented_segment import Communicator, Document
-from dump_text import parse_dump
 from job_table import Job
 from kernel_truth import load_truth, parts_with_data
+from recorded_segments import RecordedCommunicator, RecordedProcess, read_segments
 from verdict import judge
 
-EXPORTER, PLUGIN, SIMULATOR = (os.path.abspath(path) for path in
-    ('exporter/nccl-exporter', 'plugin/libnccl-profiler-exporter.so', 'simulator/nccl-sim'))
+READER, PLUGIN, SIMULATOR = (os.path.abspath(path) for path in
+    ('tests/nccl_host/segments_as_json', 'plugin/libnccl-profiler-exporter.so', 'simulator/nccl-sim'))
 KERNEL_NS, GAP_NS, GPU_AHEAD_NS, EPILOGUE_NS = 100_000, 20_000, 7_000_000, 500
 PID, COMMUNICATOR_ID, KERNEL_EVENTS = 7, 0xabc, 64
 OPERATION_BYTES = 65536
 NCCL_2_28, NCCL_2_30 = 22809, 23007
-DUMP = '''segment "a.seg"
-process 7 ("fakebench"), uid 0, on "vm", gone
-losses
-  ring_overrun: 3 (meaning)
 
-communicator 0000000000000abc (slot 0, generation 1, finalized)
-  profiler API v5, NCCL 22809, event mask 0x46, timing source {source} ({reason})
-  AllReduce: {calls} calls, {calls} operations known complete
-    from 65536 bytes: {calls} operations, {bytes} bytes; timed: {calls} operations, {bytes} bytes, 0.1 s busy
-    duration
-      (0.1, 0.2] s: 4
-'''
+
+def recorded_process(source, reason, count):
+    """As many AllReduces, and a loss."""
+    key = 'AllReduce', OPERATION_BYTES
+    communicator = RecordedCommunicator(COMMUNICATOR_ID, '', 0, source, reason, Counter({'AllReduce': count}), Counter({key: count}),
+                                        Counter({key: count * OPERATION_BYTES}), Counter({'AllReduce': count}))
+    return RecordedProcess(PID, Counter({'ring_overrun': 3}), [communicator])
 
 
 def truth_line(number, **changes):
@@ -71,9 +68,9 @@ class Judge(unittest.TestCase):
             completions={key: {each.ticket: each for each in completions}}, missed=lambda _: missed)
         account = account or {'calls': {'AllReduce': count}, 'operations': [['AllReduce', OPERATION_BYTES, count]]}
         account = {'replayed': [], 'several_roots_in_one_group': 0, 'replays_after_eager_call': 0, **account, **causes}
-        dump = parse_dump(DUMP.format(source=source, reason=reason, calls=count, bytes=count * OPERATION_BYTES))
+        process = recorded_process(source, reason, count)
         played = types.SimpleNamespace(job=job, rig=types.SimpleNamespace(version=version), is_hung=hung, status=status, output='', truth=truth,
-                                       dumps={PID: dump}, accounts={PID: account}, poller=poller)
+                                       processes={PID: process}, accounts={PID: account}, poller=poller)
         return judge(played).faults
 
     def expect_fault(self, words, *arguments, **options):
@@ -151,7 +148,7 @@ class Parts(unittest.TestCase):
 
 
 class PolledCompletions(unittest.TestCase):
-    def test_are_as_many_as_the_daemon_reads(self):
+    def test_are_as_many_as_the_collector_reads(self):
         document = Document(pathlib.Path('proto/README.md').read_text(encoding='utf-8'))
         with tempfile.TemporaryDirectory() as scratch:
             poller = CompletionPoller(document, scratch)
@@ -160,10 +157,9 @@ class PolledCompletions(unittest.TestCase):
                             '--duration', '1'], check=True, capture_output=True)
             poller.stop()
             timed = {}
-            for segment in pathlib.Path(scratch).glob('*.seg'):
-                dump = parse_dump(subprocess.run([EXPORTER, 'dump', segment], check=True, capture_output=True, text=True).stdout)
-                for communicator in dump.communicators:
-                    timed[segment.name, communicator.id] = {function: count for function, count in communicator.timed.items() if count}
+            for segment, process in read_segments(READER, scratch).items():
+                for communicator in process.communicators:
+                    timed[segment, communicator.id] = {function: count for function, count in communicator.timed.items() if count}
         self.assertTrue(timed)
         read = {(segment, communicator.id): {function: sums[0] for function, sums in communicator.timed.items()}
                 for (segment, _, _), communicator in poller.communicators.items()}

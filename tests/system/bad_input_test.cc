@@ -92,7 +92,7 @@ TEST_F(BadInput, TheDaemonEndsWithCodeTwoAndOneLineForBadUsage) {
                                              {"--web.listen-address=nowhere"},
                                              {"--segment.retention=soon"},
                                              {"--web.telemetry-path=metrics"},
-                                             {"dump"}}) {
+                                             {"trace", "merge"}}) {
     std::vector<std::string> command{kDaemonPath};
     command.insert(command.end(), options.begin(), options.end());
     const exporter::Finished daemon = exporter::RunToEnd(command);
@@ -179,18 +179,6 @@ TEST_F(BadInput, ASegmentTruncatedBetweenTwoScrapesIsCountedAndTheRestIsServed) 
   const Exposition exact = without_the_copy.Scrape();
   ExpectEqualsTruth(exact, ReadTruth(TruthPath()));
   EXPECT_GT(Operations(daemon.Scrape()), Operations(exact));
-}
-
-TEST_F(BadInput, DumpSaysWhyAFileCannotBeRead) {
-  Write("foreign.seg", std::string(100'000, 'x'));
-  const exporter::Finished foreign =
-      exporter::RunToEnd({kDaemonPath, "dump", segments_.path() + "/foreign.seg"});
-  EXPECT_EQ(foreign.exit_code, 1);
-  EXPECT_EQ(Lines(foreign.output, "\n"), 1u) << foreign.output;
-  const exporter::Finished missing =
-      exporter::RunToEnd({kDaemonPath, "dump", segments_.path() + "/missing.seg"});
-  EXPECT_EQ(missing.exit_code, 1);
-  EXPECT_NE(missing.output.find("No such file"), std::string::npos) << missing.output;
 }
 
 }  // namespace

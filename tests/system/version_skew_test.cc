@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(OfEachLayout, RecordedSegments,
 
 using RecordedSegment = testing::TestWithParam<std::string>;
 
-// By the dump of the daemon that recorded them.
+// As the daemon counted that recorded them.
 TEST_P(RecordedSegment, HasTheLossesOfItsTime) {
   collector::ScratchDirectory segments;
   Unpack(GetParam() + "drift", segments);
