@@ -451,7 +451,7 @@ TEST(MainTest, FlagsOfACommandMayFollowItAndSlipsAreAnswered) {
   EXPECT_EQ(OnlyLine(slip.ErrorOutput()),
             "nccl-exporter: there is no command 'tpo'; did you mean 'top'? (see nccl-exporter "
             "--help)\n");
-  ChildProcess help({kDaemon, "help", "top"});
+  ChildProcess help({kDaemon, "top", "--help"});
   EXPECT_EQ(help.Wait(), 0);
   EXPECT_THAT(help.Output(), testing::HasSubstr("--segment.dir"));
 }

@@ -109,7 +109,6 @@ class Tree:
 
     def _put_texts(self):
         self.write(gzip.compress(self.output('man'), 9, mtime=0), 'share/man/man1/nccl-exporter.1.gz')
-        self.write(self.output('completion'), 'share/bash-completion/completions/nccl-exporter')
         for name, data in carried.license_files(self.packages()).items():
             self.write(data, DOCUMENTS / 'licenses' / name)
 

@@ -24,10 +24,13 @@ std::string DidYouMean(std::string_view text, const std::vector<std::string>& na
   return likely.empty() ? "" : "; did you mean '" + std::string(likely) + "'?";
 }
 
-std::string NoCommand(const std::string& wanted, const std::vector<const CLI::App*>& commands) {
-  std::vector<std::string> names;
-  for (const CLI::App* const command : commands) names.push_back(CommandLine::NameOf(*command));
-  return "there is no command '" + wanted + "'" + DidYouMean(wanted, names);
+// Names of the flags that the help shows: "--json".
+std::vector<std::string> FlagsOf(const CLI::App& app) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* const option : CommandLine::OptionsOf(app)) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  return flags;
 }
 
 }  // namespace
@@ -46,25 +49,19 @@ std::vector<std::string> LastFirst(int argc, const char* const* argv) {
 }
 
 CommandLine::CommandLine(std::string_view commit)
-    : version_text_("nccl-exporter " + std::string(kVersion) +
-                    (commit.empty() ? "" : " (" + std::string(commit) + ")")),
-      app_("Serves metrics of the NCCL communicators on this node to Prometheus.",
+    : app_("Serves metrics of the NCCL communicators on this node to Prometheus.",
            "nccl-exporter") {
   for (size_t i = 0; i < kOptions.size(); ++i) AddFlag(kOptions[i], app_, values_[i]);
-  app_.set_version_flag("--version", version_text_, "Print the version and exit.");
+  app_.set_version_flag("--version",
+                        "nccl-exporter " + std::string(kVersion) +
+                            (commit.empty() ? "" : " (" + std::string(commit) + ")"),
+                        "Print the version and exit.");
   app_.set_help_flag("-h,--help", "Print this help and exit.");
   app_.require_subcommand(0, 1);
   for (const Command& command : {TopCommand(), InFlightCommand(), DoctorCommand(), JobCommand(),
                                  TraceCommand(), TraceMergeCommand(), TraceSummaryCommand()})
     Add(command);
-  Add({.name = "help", .help = "Print the help of a command.", .add_flags = [this](CLI::App& app) {
-         app.add_option("COMMAND", help_topic_, "Command; without it, the help of the program.");
-       }});
-  Add({.name = "version", .help = "Print the version."});
-  Add({.name = "man", .help = "Print the manual page."});
-  Add({.name = "completion", .help = "Print the completion for bash."});
-  for (const char* const of_the_package : {"man", "completion"})
-    app_.get_subcommand(of_the_package)->group("");
+  app_.add_subcommand("man", "Print the manual page.")->group("");
 }
 
 void CommandLine::Add(const Command& command) {
@@ -73,12 +70,12 @@ void CommandLine::Add(const Command& command) {
       space == std::string::npos ? app_ : *app_.get_subcommand(command.name.substr(0, space));
   // npos + 1 is 0.
   CLI::App* const app = parent.add_subcommand(command.name.substr(space + 1), command.help);
-  if (command.run) runs_[app] = command.run;
+  runs_[app] = command.run;
   for (size_t i = 0; i < kOptions.size(); ++i) {
     if (std::ranges::count(command.daemon_flags, kOptions[i].name) != 0)
       AddFlag(kOptions[i], *app, values_[i]);
   }
-  if (command.add_flags) command.add_flags(*app);
+  command.add_flags(*app);
 }
 
 std::vector<const CLI::App*> CommandLine::Commands() const {
@@ -93,14 +90,6 @@ std::vector<const CLI::App*> CommandLine::Commands() const {
 
 std::vector<const CLI::Option*> CommandLine::OptionsOf(const CLI::App& app) {
   return app.get_options([](const CLI::Option* option) { return !option->get_group().empty(); });
-}
-
-std::vector<std::string> CommandLine::FlagsOf(const CLI::App& app) {
-  std::vector<std::string> flags;
-  for (const CLI::Option* const option : OptionsOf(app)) {
-    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
-  }
-  return flags;
 }
 
 std::string CommandLine::NameOf(const CLI::App& command) {
@@ -127,10 +116,7 @@ std::string CommandLine::Parse(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& wrong) {
     return OneLine(wrong.what());
   }
-  if (app_.got_subcommand("version")) return WillPrint(version_text_ + '\n');
-  if (app_.got_subcommand("help")) return Help();
   if (app_.got_subcommand("man")) return WillPrint(ManualPage(*this));
-  if (app_.got_subcommand("completion")) return WillPrint(BashCompletion(*this));
   if (const auto run = runs_.find(&Given()); run != runs_.end()) run_ = run->second;
   return StoreValues();
 }
@@ -141,28 +127,17 @@ std::string CommandLine::WillPrint(std::string text) {
   return "";
 }
 
-std::string CommandLine::Help() {
-  // The program's own help would be that of the command that was parsed, which is `help`.
-  if (help_topic_.empty())
-    return WillPrint(
-        CLI::Formatter().make_help(&app_, "nccl-exporter", CLI::AppFormatMode::Normal));
-  const std::string wanted = CLI::detail::join(help_topic_, " ");
-  const std::vector<const CLI::App*> commands = Commands();
-  const auto topic =
-      std::ranges::find(commands, wanted, [](const CLI::App* command) { return NameOf(*command); });
-  if (topic == commands.end()) return NoCommand(wanted, commands);
-  const CLI::App* const parent = (*topic)->get_parent();
-  return WillPrint(
-      (*topic)->help(parent == &app_ ? "nccl-exporter" : "nccl-exporter " + parent->get_name()));
-}
-
 // The fault of the first argument that has no place.
 std::string CommandLine::Unexpected() const {
   const std::vector<std::string> left = app_.remaining(true);
   if (left.empty()) return "an argument was not expected";
   const CLI::App& app = Given();
   const std::string name = left.front().substr(0, left.front().find('='));
-  if (!name.starts_with('-') && &app == &app_) return NoCommand(name, Commands());
+  if (!name.starts_with('-') && &app == &app_) {
+    std::vector<std::string> names;
+    for (const CLI::App* const command : Commands()) names.push_back(NameOf(*command));
+    return "there is no command '" + name + "'" + DidYouMean(name, names);
+  }
   if (!name.starts_with('-')) return "'" + name + "' was not expected after " + NameOf(app);
   if (&app != &app_ && std::ranges::count(kOptions, name, &OptionRow::name) != 0)
     return name + " is a flag of the daemon, not of " + NameOf(app);

@@ -44,33 +44,26 @@ class CommandLine {
   static std::string NameOf(const CLI::App& command);
   // Flags and arguments that the help shows.
   static std::vector<const CLI::Option*> OptionsOf(const CLI::App& app);
-  // Names of these flags: "--json".
-  static std::vector<std::string> FlagsOf(const CLI::App& app);
 
  private:
   void Add(const Command& command);
   // Prints the text when the command is run. Returns no fault.
   std::string WillPrint(std::string text);
-  std::string Help();
   std::string Unexpected() const;
   std::string StoreValues();
   // The command that was given, or the program.
   const CLI::App& Given() const;
 
   Options options_;
-  const std::string version_text_;
   CLI::App app_;
   // Values of the daemon's flags, before and after a command.
   std::array<std::vector<std::string>, kOptions.size()> values_;
   std::map<const CLI::App*, std::function<int(const Options&)>> runs_;
-  std::vector<std::string> help_topic_;
   std::function<int(const Options&)> run_;
   std::string text_;
 };
 
-// The manual page nccl-exporter(1), in the language of man(7), and the completion for bash, a file
-// for /usr/share/bash-completion/completions (manual.cc).
+// The manual page nccl-exporter(1), in the language of man(7) (manual.cc).
 std::string ManualPage(const CommandLine& line);
-std::string BashCompletion(const CommandLine& line);
 
 }  // namespace nccl_exporter::exporter

@@ -24,9 +24,9 @@ inline constexpr int kSuccess = 0, kRuntimeFailure = 1, kBadUsage = 2;  // exit 
 struct Command {
   std::string name;  // as it is typed: "trace merge" is a part of "trace"
   std::string help;
-  std::vector<std::string_view> daemon_flags = {};     // flags of the daemon that it takes as well
-  std::function<void(CLI::App&)> add_flags = nullptr;  // its own; null: it has none
-  std::function<int(const Options&)> run = nullptr;    // returns the exit code
+  std::vector<std::string_view> daemon_flags = {};  // flags of the daemon that it takes as well
+  std::function<void(CLI::App&)> add_flags;         // its own
+  std::function<int(const Options&)> run;           // returns the exit code
 };
 
 Command TopCommand();

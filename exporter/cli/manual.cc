@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The manual page and the completion for bash, made from the commands and flags of the program.
+// The manual page, made from the commands and flags of the program.
 #include <string_view>
 
 #include "exporter/cli/command_line.h"
@@ -42,10 +42,6 @@ void AddOptions(const CLI::App& app, std::string& page) {
   }
 }
 
-std::string FlagsText(const CLI::App& app) {
-  return CLI::detail::join(CommandLine::FlagsOf(app), " ");
-}
-
 }  // namespace
 
 std::string ManualPage(const CommandLine& line) {
@@ -71,42 +67,6 @@ std::string ManualPage(const CommandLine& line) {
       ".TP\n\\fBNO_COLOR\\fR\nIf it has a value, \\fBtop\\fR and \\fBjob\\fR have no colors.\n"
       ".SH SEE ALSO\nREADME.md and docs in /usr/share/doc/nccl\\-exporter\n";
   return page;
-}
-
-// A command with parts completes to its parts and to the flags of all of them.
-std::string BashCompletion(const CommandLine& line) {
-  std::string names, cases;
-  for (const CLI::App* const command : line.Commands()) {
-    if (command->get_parent() != &line.program()) continue;
-    std::string flags = FlagsText(*command), parts;
-    for (const CLI::App* const part : command->get_subcommands({})) {
-      parts += (parts.empty() ? "" : " ") + part->get_name();
-      flags += " " + FlagsText(*part);
-    }
-    names += (names.empty() ? "" : " ") + command->get_name();
-    cases += "    " + command->get_name() + ") flags='" + flags + "' parts='" + parts + "' ;;\n";
-  }
-  return "# Completion of nccl-exporter for bash; files where nothing else fits.\n"
-         "_nccl_exporter() {\n"
-         "  local word=${COMP_WORDS[COMP_CWORD]} command= flags= parts=\n"
-         "  local commands='" +
-         names +
-         "' given\n"
-         "  for given in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
-         "    case \" $commands \" in *\" $given \"*) command=$given; break ;; esac\n"
-         "  done\n"
-         "  case $command in\n" +
-         cases + "    *) flags='" + FlagsText(line.program()) +
-         "' parts=$commands ;;\n"
-         "  esac\n"
-         "  [[ $command != help ]] || parts=$commands\n"
-         "  if [[ $word == -* ]]; then\n"
-         "    COMPREPLY=($(compgen -W \"$(printf '%s\\n' $flags | sort -u)\" -- \"$word\"))\n"
-         "  else\n"
-         "    COMPREPLY=($(compgen -W \"$parts\" -- \"$word\"))\n"
-         "  fi\n"
-         "}\n"
-         "complete -o default -F _nccl_exporter nccl-exporter\n";
 }
 
 }  // namespace nccl_exporter::exporter
