@@ -296,26 +296,6 @@ TEST(MainTest, APolicyThatLeavesNoVersionOfTlsIsARuntimeFailure) {
               testing::StartsWith("nccl-exporter: TLS versions from min_version on: "));
 }
 
-TEST(MainTest, ListensAtTheSocketThatSystemdPasses) {
-  // As systemd does: the socket is file descriptor 3, and the environment says for which process.
-  const std::string command =
-      "import os, socket, sys; s = socket.create_server(('127.0.0.1', 0)); os.dup2(s.fileno(), 3);"
-      "os.set_inheritable(3, True); os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid()));"
-      "os.execv(sys.argv[1], sys.argv[1:])";
-  ChildProcess daemon({"/usr/bin/python3", "-c", command, kDaemon, "--web.systemd-socket",
-                       "--segment.dir=" + TemporaryDirectory()});
-  const std::string line = daemon.ReadErrorLine();
-  const size_t at = line.find("(port ");
-  ASSERT_NE(at, std::string::npos) << line;
-  EXPECT_EQ(Get(std::stoi(line.substr(at + 6)), "/metrics").status, 200);
-}
-
-TEST(MainTest, WithoutASocketOfSystemdsThereIsNothingToListenAt) {
-  ChildProcess daemon({kDaemon, "--web.systemd-socket"});
-  EXPECT_EQ(daemon.Wait(), 1);
-  EXPECT_THAT(OnlyLine(daemon.ErrorOutput()), testing::HasSubstr("systemd passed no sockets"));
-}
-
 TEST(MainTest, ServesLessOnRequestAndWarnsOfWhatTheRulesNeed) {
   Daemon daemon(
       {"--segment.dir=" + TemporaryDirectory(), "--metrics.disable=nccl_exporter_user_segment*"});

@@ -27,7 +27,6 @@
 #include "exporter/findings/node_watch.h"
 #include "exporter/http/answer_budget.h"
 #include "exporter/http/http_server.h"
-#include "exporter/http/listening_sockets.h"
 #include "exporter/http/tls_context.h"
 #include "exporter/http/web_guard.h"
 #include "exporter/ledger/book_source.h"
@@ -166,9 +165,7 @@ HttpHandler Guarded(HttpHandler handler, const WebSecurity& security, const Opti
 // Returns what is wrong, or an empty string.
 std::string StartServers(const Options& options, const WebSecurity& security, HttpServer& server,
                          HttpServer& health, HttpServer& local) {
-  const std::vector<std::string> passed{kPassedSockets};
-  std::string error = server.Start(options.uses_systemd_socket ? passed : options.listen_addresses,
-                                   security.tls.get());
+  std::string error = server.Start(options.listen_addresses, security.tls.get());
   if (error.empty()) error = health.Start(options.health_addresses);
   if (!error.empty()) return "cannot serve: " + error;
   const std::string& path = options.findings_socket;

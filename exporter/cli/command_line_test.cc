@@ -65,7 +65,6 @@ TEST(OptionsTest, DefaultsAreThoseOfTheTable) {
               testing::ElementsAre("/run/nccl-exporter", "/dev/shm/nccl-exporter",
                                    "/dev/shm/nccl-exporter-*"));
   EXPECT_EQ(options.web_config_file, "");
-  EXPECT_FALSE(options.uses_systemd_socket);
   EXPECT_EQ(options.retention, 5min);
   EXPECT_EQ(options.log_level, LogLevel::kInfo);
   EXPECT_EQ(options.log_format, LogFormat::kLogfmt);
@@ -84,9 +83,9 @@ TEST(OptionsTest, AValueMayBeEmptyInBothSpellings) {
     if (row.takes == FlagTakes::kNothing) continue;
     const std::string name(row.name), joined = name + "=";
     CommandLine line;
-    const std::string error = ErrorOf({name.c_str(), "", "--web.systemd-socket"});
-    EXPECT_EQ(Parse({joined.c_str(), "--web.systemd-socket"}, line), error) << name;
-    EXPECT_TRUE(line.options().uses_systemd_socket || !error.empty()) << name;
+    const std::string error = ErrorOf({name.c_str(), "", "--web.enable-debug-trace"});
+    EXPECT_EQ(Parse({joined.c_str(), "--web.enable-debug-trace"}, line), error) << name;
+    EXPECT_TRUE(line.options().serves_traces || !error.empty()) << name;
     EXPECT_EQ(ErrorOf({joined.c_str()}), error) << name;
   }
   const Options without = Parsed({"--findings.socket=", "--segment.retention=3s"});
@@ -163,13 +162,13 @@ TEST(OptionsTest, GivenValuesReplaceTheDefaults) {
       Parsed({"--web.listen-address", "127.0.0.1:1", "--web.listen-address=localhost:2",
               "--web.telemetry-path=/m", "--segment.dir=/a", "--segment.dir", "/b,c",
               "--segment.retention=90", "--log.level=debug", "--log.format=json",
-              "--web.listen-address=[::1]:3", "--web.config.file=w.yml", "--web.systemd-socket",
+              "--web.listen-address=[::1]:3", "--web.config.file=w.yml", "--web.enable-debug-trace",
               "--web.health-address=:5", "--web.health-address=[::1]:5"});
   EXPECT_THAT(options.listen_addresses,
               testing::ElementsAre("127.0.0.1:1", "localhost:2", "[::1]:3"));
   EXPECT_THAT(options.health_addresses, testing::ElementsAre(":5", "[::1]:5"));
   EXPECT_EQ(options.web_config_file, "w.yml");
-  EXPECT_TRUE(options.uses_systemd_socket);
+  EXPECT_TRUE(options.serves_traces);
   EXPECT_EQ(options.telemetry_path, "/m");
   EXPECT_THAT(options.segment_dirs, testing::ElementsAre("/a", "/b,c"));
   EXPECT_EQ(options.retention, 90s);

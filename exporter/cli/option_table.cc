@@ -93,9 +93,8 @@ bool StoreAddress(const std::string& value, Options& options, std::string& compl
   return complaint.empty();
 }
 
-template <auto kTarget>
-bool StoreSwitch(const std::string&, Options& options, std::string&) {
-  options.*kTarget = true;
+bool ServeTraces(const std::string&, Options& options, std::string&) {
+  options.serves_traces = true;
   return true;
 }
 
@@ -145,7 +144,7 @@ std::vector<std::string> DefaultsOf(const OptionRow& row) {
 
 }  // namespace
 
-constexpr std::array<OptionRow, 21> kOptions{{
+constexpr std::array<OptionRow, 20> kOptions{{
     {"--web.listen-address", ":9828",
      "Address to listen at, host:port, [IPv6]:port, or :port for all addresses. May be given "
      "several times.",
@@ -164,13 +163,10 @@ constexpr std::array<OptionRow, 21> kOptions{{
      "File with TLS and passwords, in the format of the Prometheus exporter-toolkit. Read again "
      "when it changes.",
      FlagTakes::kValue, StoreChecked<&Options::web_config_file, IsAnyText>},
-    {"--web.systemd-socket", "",
-     "Listen at the sockets that systemd passes, instead of --web.listen-address.",
-     FlagTakes::kNothing, StoreSwitch<&Options::uses_systemd_socket>},
     {"--web.enable-debug-trace", "",
      "Answer /debug/trace?last=30s with the latest operations of all ranks, as a trace for "
      "Perfetto.",
-     FlagTakes::kNothing, StoreSwitch<&Options::serves_traces>},
+     FlagTakes::kNothing, ServeTraces},
     {"--segment.dir", "/run/nccl-exporter, /dev/shm/nccl-exporter, /dev/shm/nccl-exporter-*",
      "Directory of the plugin's segments. May be given several times; need not exist yet. A path "
      "that ends with -* means one private directory per user, with the user's number in place of "

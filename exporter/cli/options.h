@@ -27,7 +27,6 @@ struct Options {
   std::vector<std::string> allowed_hosts;     // of requests; empty: any
   std::string telemetry_path;
   std::string web_config_file;  // empty: none
-  bool uses_systemd_socket = false;
   bool serves_traces = false;
   std::vector<std::string> segment_dirs;
   std::chrono::nanoseconds retention{};
@@ -57,7 +56,7 @@ struct OptionRow {
   bool is_for_tests = false;  // no help, manual or document shows it
 };
 
-extern const std::array<OptionRow, 21> kOptions;
+extern const std::array<OptionRow, 20> kOptions;
 
 // Adds a flag to the program or to a command. The values that are given there are appended to
 // `values`, which outlives the app.

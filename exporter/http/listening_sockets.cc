@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// getaddrinfo() and bind(), and the protocol of systemd's socket activation: three environment
-// variables.
+// Names and addresses, by getaddrinfo().
 #include "exporter/http/listening_sockets.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -13,17 +11,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 
-#include "exporter/text/number_in.h"
-
 namespace nccl_exporter::exporter {
 namespace {
-
-constexpr int kFirstPassedSocket = 3;  // SD_LISTEN_FDS_START
-constexpr int kMaxPassedSockets = 64;
 
 union SocketAddress {
   sockaddr any;
@@ -66,22 +58,6 @@ int Listen(const addrinfo& address) {
   return -1;
 }
 
-// The value of a variable as a number, or -1.
-int Number(const char* variable) {
-  const char* const text = std::getenv(variable);
-  return text == nullptr ? -1 : NumberIn<int>(text).value_or(-1);
-}
-
-// Whether it is what we were promised: a stream socket that listens. Anything else would fail at
-// the first connection only.
-bool Listens(int socket) {
-  int listens = 0;
-  int type = 0;
-  socklen_t size = sizeof listens;
-  return getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens == 1 &&
-         getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
-}
-
 }  // namespace
 
 ListeningSockets::~ListeningSockets() { Close(); }
@@ -114,14 +90,10 @@ std::string ListeningSockets::BindPath(const std::string& path) {
 
 std::string ListeningSockets::Bind(const std::vector<std::string>& addresses) {
   for (const std::string& address : addresses) {
-    const bool is_passed = address == kPassedSockets;
     const bool is_path = address.find('/') != std::string::npos;
-    std::string error = is_passed ? TakeFromSystemd()
-                        : is_path ? BindPath(address)
-                                  : BindOne(address);
+    const std::string error = is_path ? BindPath(address) : BindOne(address);
     if (error.empty()) continue;
     Close();
-    if (is_passed) return error;
     return "cannot listen at " + address + ": " + error;
   }
   return "";
@@ -149,26 +121,6 @@ std::string ListeningSockets::BindOne(const std::string& address) {
     const bool is_without_ipv6 = errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL;
     if (!host.empty() || hints.ai_family == AF_INET || !is_without_ipv6) return ErrorText();
   }
-}
-
-// The variables go, whatever they say: they are not for children. See sd_listen_fds(3).
-std::string ListeningSockets::TakeFromSystemd() {
-  const int count = Number("LISTEN_FDS");
-  const bool is_for_us = Number("LISTEN_PID") == getpid();
-  unsetenv("LISTEN_FDS");
-  unsetenv("LISTEN_PID");
-  unsetenv("LISTEN_FDNAMES");
-  if (!is_for_us || count < 1) return "systemd passed no sockets";
-  if (count > kMaxPassedSockets)
-    return "systemd passed more than " + std::to_string(kMaxPassedSockets) + " sockets";
-  for (int passed = kFirstPassedSocket; passed < kFirstPassedSocket + count; ++passed) {
-    sockets_.push_back(passed);
-    if (!Listens(passed))
-      return "file descriptor " + std::to_string(passed) + " is no listening stream socket";
-    fcntl(passed, F_SETFD, FD_CLOEXEC);
-    fcntl(passed, F_SETFL, fcntl(passed, F_GETFL) | O_NONBLOCK);
-  }
-  return "";
 }
 
 std::vector<int> ListeningSockets::ports() const {

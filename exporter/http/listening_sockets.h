@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sockets to listen at: bound by us, or handed over by systemd.
+// Sockets to listen at.
 #pragma once
 
 #include <sys/socket.h>
@@ -8,9 +8,6 @@
 #include <vector>
 
 namespace nccl_exporter::exporter {
-
-// In place of an address: the sockets that systemd passed to this process ($LISTEN_FDS).
-inline constexpr const char* kPassedSockets = "systemd";
 
 // Owns file descriptors and closes them.
 class ListeningSockets {
@@ -23,8 +20,8 @@ class ListeningSockets {
   // Listens at all addresses, before other threads begin: `host:port` with a name, an IPv4 address
   // or an IPv6 address in brackets, `:port` for all addresses of the host, port 0 for any free one;
   // the path of a Unix socket, at most one, which is for every user of the machine, takes the place
-  // of one that nobody serves any more, and is removed by Close(); kPassedSockets. Returns what is
-  // wrong, or an empty string.
+  // of one that nobody serves any more, and is removed by Close(). Returns what is wrong, or an
+  // empty string.
   std::string Bind(const std::vector<std::string>& addresses);
 
   const std::vector<int>& sockets() const { return sockets_; }
@@ -36,8 +33,6 @@ class ListeningSockets {
  private:
   std::string BindOne(const std::string& address);
   std::string BindPath(const std::string& path);
-  // Afterwards the environment says nothing about them.
-  std::string TakeFromSystemd();
 
   std::vector<int> sockets_;
   std::string path_;  // of the Unix socket; empty: none
