@@ -116,30 +116,16 @@ TlsContext::Credentials MakeCredentials(const TlsContext::Files& files,
   return credentials;
 }
 
-gnutls_certificate_request_t RequestOf(ClientAuth auth) {
-  switch (auth) {
-    case ClientAuth::kNone:
-      return GNUTLS_CERT_IGNORE;
-    case ClientAuth::kRequest:
-    case ClientAuth::kVerifyIfGiven:
-      return GNUTLS_CERT_REQUEST;
-    case ClientAuth::kRequireAny:
-    case ClientAuth::kRequireAndVerify:
-      break;
-  }
-  return GNUTLS_CERT_REQUIRE;
-}
-
 // Called in a handshake when the client's certificate is in, or should be. 0 lets it in.
 int VerifyClient(gnutls_session_t session) {
   const TlsConfig& config =
       static_cast<const TlsContext::Credentials*>(gnutls_db_get_ptr(session))->config;
-  if (!config.verifies_clients()) return 0;
   unsigned size = 0;
   const gnutls_datum_t* const chain = gnutls_certificate_get_peers(session, &size);
-  if (chain == nullptr || size == 0)
-    return config.client_auth == ClientAuth::kVerifyIfGiven ? 0 : -1;
-  return IsGoodClient(session) && HasAllowedName(chain[0], config.client_allowed_sans) ? 0 : -1;
+  const bool is_given = chain != nullptr && size != 0;
+  return is_given && IsGoodClient(session) && HasAllowedName(chain[0], config.client_allowed_sans)
+             ? 0
+             : -1;
 }
 
 TlsContext::Files ReadFiles(const TlsConfig& config) {
@@ -158,10 +144,10 @@ TlsContext::TlsContext(const TlsConfigSource& source, std::string& error)
 
 std::shared_ptr<const void> TlsContext::Prepare(gnutls_session_t session) {
   std::shared_ptr<const Credentials> credentials = credentials_.Current();
-  const TlsConfig& config = credentials->config;
   Require(gnutls_priority_set(session, credentials->versions.get()), kVersionsFault);
   gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, credentials->keys.get());
-  gnutls_certificate_server_set_request(session, RequestOf(config.client_auth));
+  if (!credentials->config.verifies_clients) return credentials;
+  gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
   // The place for what a cache of sessions needs, which there is none of. The session's own pointer
   // is the library's.
   gnutls_db_set_ptr(session, const_cast<Credentials*>(credentials.get()));

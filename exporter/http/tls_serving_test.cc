@@ -117,7 +117,7 @@ TEST_F(TlsServingTest, KeepsTheCertificateWhileItsSuccessorIsUnusable) {
 }
 
 TEST_F(TlsServingTest, LetsInClientsOfTheAuthorityOnly) {
-  config_.client_auth = ClientAuth::kRequireAndVerify;
+  config_.verifies_clients = true;
   config_.client_ca_file = Path("ca.pem");
   Start();
   EXPECT_EQ(StatusFor(anybody_), 0);
@@ -127,7 +127,7 @@ TEST_F(TlsServingTest, LetsInClientsOfTheAuthorityOnly) {
 }
 
 TEST_F(TlsServingTest, WhoIsLetInRotatesToo) {
-  config_.client_auth = ClientAuth::kRequireAndVerify;
+  config_.verifies_clients = true;
   config_.client_ca_file = Path("clients.pem");
   Write("clients.pem", authority_.certificate());
   Start();
@@ -138,14 +138,14 @@ TEST_F(TlsServingTest, WhoIsLetInRotatesToo) {
   EXPECT_EQ(StatusFor(Client(authority_)), 0);
   config_.client_allowed_sans = {"somebody"};
   EXPECT_EQ(StatusFor(Client(next)), 0);
-  config_.client_auth = ClientAuth::kNone;
+  config_.verifies_clients = false;
   config_.client_ca_file.clear();
   config_.client_allowed_sans = {};
   EXPECT_EQ(StatusFor(anybody_), 200);
 }
 
 TEST_F(TlsServingTest, LetsInClientsOfTheAllowedNamesOnly) {
-  config_.client_auth = ClientAuth::kRequireAndVerify;
+  config_.verifies_clients = true;
   config_.client_ca_file = Path("ca.pem");
   config_.client_allowed_sans = {"prometheus", "10.1.2.3", "fd00::1", "spiffe://cluster/prometheus",
                                  "p@example.org"};
@@ -157,29 +157,6 @@ TEST_F(TlsServingTest, LetsInClientsOfTheAllowedNamesOnly) {
   EXPECT_EQ(StatusFor(Client(authority_, {"EMAIL:p@example.org"})), 200);
   EXPECT_EQ(StatusFor(Client(authority_, {})), 0);
   EXPECT_EQ(StatusFor(Client(authority_, {"DNS:other", "IP:10.1.2.4"})), 0);
-}
-
-TEST_F(TlsServingTest, AsksForACertificateAsFarAsItIsTold) {
-  config_.client_auth = ClientAuth::kRequireAny;
-  Start();
-  EXPECT_EQ(StatusFor(anybody_), 0);
-  EXPECT_EQ(StatusFor(Client(TestAuthority())), 200);
-}
-
-TEST_F(TlsServingTest, ARequestedCertificateMayBeAnyOrNone) {
-  config_.client_auth = ClientAuth::kRequest;
-  Start();
-  EXPECT_EQ(StatusFor(anybody_), 200);
-  EXPECT_EQ(StatusFor(Client(TestAuthority())), 200);
-}
-
-TEST_F(TlsServingTest, AGivenCertificateMustBeGood) {
-  config_.client_auth = ClientAuth::kVerifyIfGiven;
-  config_.client_ca_file = Path("ca.pem");
-  Start();
-  EXPECT_EQ(StatusFor(anybody_), 200);
-  EXPECT_EQ(StatusFor(Client(authority_)), 200);
-  EXPECT_EQ(StatusFor(Client(TestAuthority())), 0);
 }
 
 TEST_F(TlsServingTest, SpeaksTheOldVersionsThatItIsTold) {
@@ -206,7 +183,7 @@ TEST_F(TlsServingTest, SaysWhatIsWrongAtTheStart) {
   EXPECT_THAT(ErrorAtStart(), testing::HasSubstr("does not belong to"));
   Use(authority_.Issue({"IP:127.0.0.1"}));
   config_.key_file = Path("server.key");
-  config_.client_auth = ClientAuth::kRequireAndVerify;
+  config_.verifies_clients = true;
   config_.client_ca_file = Path("no-ca.pem");
   Write("no-ca.pem", "no certificate");
   EXPECT_THAT(ErrorAtStart(), testing::HasSubstr("no-ca.pem: "));

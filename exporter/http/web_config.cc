@@ -115,12 +115,10 @@ constexpr std::array<std::pair<std::string_view, TlsVersion>, 4> kTlsVersions{
      {"TLS12", TlsVersion::kTls12},
      {"TLS13", TlsVersion::kTls13}}};
 
-constexpr std::array<std::pair<std::string_view, ClientAuth>, 5> kClientAuths{
-    {{"NoClientCert", ClientAuth::kNone},
-     {"RequestClientCert", ClientAuth::kRequest},
-     {"RequireAnyClientCert", ClientAuth::kRequireAny},
-     {"VerifyClientCertIfGiven", ClientAuth::kVerifyIfGiven},
-     {"RequireAndVerifyClientCert", ClientAuth::kRequireAndVerify}}};
+// Whether clients are verified. The toolkit's other modes let in clients without a good
+// certificate.
+constexpr std::array<std::pair<std::string_view, bool>, 2> kClientAuths{
+    {{"NoClientCert", false}, {"RequireAndVerifyClientCert", true}}};
 
 std::string Path(const YAML::Node& value, const Reading& reading) {
   const std::string path = Text(value);
@@ -135,7 +133,7 @@ constexpr Key kTlsKeys[] = {
     {"key_file", [](const YAML::Node& v, Reading& r) { Tls(r).key_file = Path(v, r); }},
     {"client_ca_file", [](const YAML::Node& v, Reading& r) { Tls(r).client_ca_file = Path(v, r); }},
     {"client_auth_type",
-     [](const YAML::Node& v, Reading& r) { Tls(r).client_auth = OneOf(v, kClientAuths); }},
+     [](const YAML::Node& v, Reading& r) { Tls(r).verifies_clients = OneOf(v, kClientAuths); }},
     {"client_allowed_sans",
      [](const YAML::Node& v, Reading& r) { Tls(r).client_allowed_sans = List(v); }},
     {"min_version",
@@ -148,12 +146,12 @@ void ReadTls(const YAML::Node& value, Reading& reading) {
   ReadMap(value, "tls_server_config", kTlsKeys, reading);
   if (tls.cert_file.empty()) throw ConfigError(value, "tls_server_config has no cert_file");
   if (tls.key_file.empty()) throw ConfigError(value, "tls_server_config has no key_file");
-  const bool verifies = tls.verifies_clients();
-  if (verifies == tls.client_ca_file.empty()) {
-    throw ConfigError(value, verifies ? "client_auth_type requires a client CA, and none is given"
-                                      : "a client CA is given that client_auth_type does not use");
+  if (tls.verifies_clients == tls.client_ca_file.empty()) {
+    throw ConfigError(value, tls.verifies_clients
+                                 ? "client_auth_type requires a client CA, and none is given"
+                                 : "a client CA is given that client_auth_type does not use");
   }
-  if (!verifies && !tls.client_allowed_sans.empty()) {
+  if (!tls.verifies_clients && !tls.client_allowed_sans.empty()) {
     throw ConfigError(value,
                       "client_allowed_sans has no effect if client certificates are not verified");
   }

@@ -21,23 +21,17 @@ inline constexpr size_t kWebConfigLimitBytes = size_t{1} << 20;
 // One check at this cost takes 4 s: a higher cost locks all users out.
 inline constexpr int kMaxBcryptCost = 16;
 
-enum class ClientAuth : uint8_t { kNone, kRequest, kRequireAny, kVerifyIfGiven, kRequireAndVerify };
-
 enum class TlsVersion : uint8_t { kTls10, kTls11, kTls12, kTls13 };
 
 // Paths are absolute or relative to the working directory.
 struct TlsConfig {
   std::string cert_file;
   std::string key_file;
-  std::string client_ca_file;  // empty: none
-  ClientAuth client_auth = ClientAuth::kNone;
+  std::string client_ca_file;     // empty: none
+  bool verifies_clients = false;  // each needs a certificate of the CA; else none is asked for
   std::vector<std::string> client_allowed_sans;  // empty: any
   TlsVersion min_version = TlsVersion::kTls12;
 
-  bool verifies_clients() const {
-    return client_auth == ClientAuth::kVerifyIfGiven ||
-           client_auth == ClientAuth::kRequireAndVerify;
-  }
   bool operator==(const TlsConfig&) const = default;
 };
 

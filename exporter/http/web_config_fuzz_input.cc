@@ -20,10 +20,9 @@ void Require(bool holds, const char* promise) {
 
 void CheckTls(const TlsConfig& tls) {
   Require(!tls.cert_file.empty() && !tls.key_file.empty(), "TLS has a certificate and a key");
-  Require(tls.verifies_clients() == !tls.client_ca_file.empty(),
+  Require(tls.verifies_clients == !tls.client_ca_file.empty(),
           "who is verified is verified against something");
-  Require(tls.verifies_clients() || tls.client_allowed_sans.empty(),
-          "names are of verified clients");
+  Require(tls.verifies_clients || tls.client_allowed_sans.empty(), "names are of verified clients");
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ basic_auth_users:
   EXPECT_EQ(config.tls->cert_file, "/etc/nccl/tls/server.pem");
   EXPECT_EQ(config.tls->key_file, "/keys/server.key");
   EXPECT_EQ(config.tls->client_ca_file, "/etc/nccl/ca.pem");
-  EXPECT_EQ(config.tls->client_auth, ClientAuth::kRequireAndVerify);
+  EXPECT_TRUE(config.tls->verifies_clients);
   EXPECT_THAT(config.tls->client_allowed_sans, testing::ElementsAre("prometheus", "10.0.0.1"));
   EXPECT_EQ(config.tls->min_version, TlsVersion::kTls13);
   EXPECT_EQ(config.users.at("alice"), kHash);
@@ -81,6 +81,18 @@ TEST(WebConfigTest, SaysWhatIsWrongAndWhere) {
   };
   for (const auto& [yaml, error] : cases)
     EXPECT_THAT(ErrorOf(yaml), testing::HasSubstr(error)) << yaml;
+}
+
+TEST(WebConfigTest, ClientsAreVerifiedOrNotAskedForACertificate) {
+  const std::string tls = "tls_server_config: {cert_file: a, key_file: b, client_auth_type: ";
+  EXPECT_FALSE(ParseWebConfig(tls + "NoClientCert}", "/").tls->verifies_clients);
+  EXPECT_FALSE(
+      ParseWebConfig("tls_server_config: {cert_file: a, key_file: b}", "/").tls->verifies_clients);
+  for (const std::string mode :
+       {"RequestClientCert", "RequireAnyClientCert", "VerifyClientCertIfGiven", "Any"}) {
+    EXPECT_EQ(ErrorOf(tls + mode + ", client_ca_file: c}"),
+              "line 1: '" + mode + "' is not one of NoClientCert, RequireAndVerifyClientCert");
+  }
 }
 
 }  // namespace
