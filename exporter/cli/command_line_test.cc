@@ -70,10 +70,9 @@ TEST(OptionsTest, DefaultsAreThoseOfTheTable) {
   EXPECT_EQ(options.log_format, LogFormat::kLogfmt);
 }
 
-TEST(OptionsTest, DefaultBoundsOfHistogramsAreThoseOfTheContract) {
+TEST(OptionsTest, HistogramsHaveClassicAndNativeBuckets) {
   const MetricFilter metrics = Parsed({}).metrics;
-  EXPECT_THAT(metrics.duration_bounds(), testing::ElementsAreArray(kClassicDurationBounds));
-  EXPECT_THAT(metrics.bandwidth_bounds(), testing::ElementsAreArray(kClassicBandwidthBounds));
+  EXPECT_TRUE(metrics.has_classic_buckets());
   EXPECT_EQ(metrics.native_schema(), DurationBuckets::kSchema);
 }
 
@@ -130,7 +129,7 @@ TEST(OptionsTest, MetricsAreSwitchedOffOneByOne) {
   const MetricFilter metrics =
       Parsed({"--metrics.disable=histograms", "--metrics.disable", "nccl_p2p_*",
               "--metrics.drop-label=size", "--metrics.drop-label=comm_name",
-              "--metrics.duration-bounds=0.001,0.01", "--metrics.native-schema=off"})
+              "--metrics.classic-buckets=off", "--metrics.native-schema=off"})
           .metrics;
   EXPECT_FALSE(metrics.Serves("nccl_collective_duration_seconds"));
   EXPECT_FALSE(metrics.Serves("nccl_p2p_send_bytes_total"));
@@ -138,7 +137,7 @@ TEST(OptionsTest, MetricsAreSwitchedOffOneByOne) {
   EXPECT_FALSE(metrics.Keeps("size"));
   EXPECT_FALSE(metrics.Keeps("comm_name"));
   EXPECT_TRUE(metrics.Keeps("comm"));
-  EXPECT_EQ(metrics.duration_bounds().size(), 2u);
+  EXPECT_FALSE(metrics.has_classic_buckets());
   EXPECT_EQ(metrics.native_schema(), std::nullopt);
 }
 
@@ -190,8 +189,7 @@ TEST(OptionsTest, BadValuesAreNamedInOneLine) {
        {"", "-1", "5 m", "5x", "m", "1m1h", "1m1m", "1.5h", "9999d", "99999999999999999999"}},
       {"--metrics.disable", {"", "nccl", "x*", "nccl_*_total"}},
       {"--metrics.drop-label", {"", "le", "reason", "hostname"}},
-      {"--metrics.duration-bounds", {"", "0", "2,1", "1s", "none,1"}},
-      {"--metrics.bandwidth-bounds", {"", "1", "1e99"}},
+      {"--metrics.classic-buckets", {"", "none", "0.001,1", "On"}},
       {"--metrics.native-schema", {"", "4", "-1", "on"}},
       {"--log.level", {"trace", "INFO", ""}},
       {"--log.format", {"text", ""}},

@@ -144,7 +144,7 @@ std::vector<std::string> DefaultsOf(const OptionRow& row) {
 
 }  // namespace
 
-constexpr std::array<OptionRow, 20> kOptions{{
+constexpr std::array<OptionRow, 19> kOptions{{
     {"--web.listen-address", ":9828",
      "Address to listen at, host:port, [IPv6]:port, or :port for all addresses. May be given "
      "several times.",
@@ -196,13 +196,9 @@ constexpr std::array<OptionRow, 20> kOptions{{
      "Leave out a label; series that differ only in this label are merged. May be given several "
      "times.",
      FlagTakes::kValues, ChangeMetrics<&MetricFilter::DropLabel>},
-    {"--metrics.duration-bounds", "0.000015,0.00006,0.00024,0.001,0.004,0.016,0.0625,0.25,1,4",
-     "Bounds of the classic buckets of durations, in seconds. Each moves to the nearest bound of "
-     "the segment; these bounds are 9 % apart. At most 16, or none.",
-     FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetDurationBounds>},
-    {"--metrics.bandwidth-bounds", "134e6,537e6,2.15e9,8.6e9,17e9,34e9,69e9,137e9,275e9,1.1e12",
-     "Bounds of the classic buckets of bus bandwidth, in bytes per second, in the same way.",
-     FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetBandwidthBounds>},
+    {"--metrics.classic-buckets", "on",
+     "Classic buckets of the histograms, ten bounds each: on or off.", FlagTakes::kValue,
+     ChangeMetrics<&MetricFilter::SetClassicBuckets>},
     {"--metrics.native-schema", "3",
      "Resolution of native histograms: schema 3 (buckets 9 % wide), 2, 1, 0 (a factor 2), or off.",
      FlagTakes::kValue, ChangeMetrics<&MetricFilter::SetNativeSchema>},

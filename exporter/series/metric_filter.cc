@@ -2,10 +2,9 @@
 #include "exporter/series/metric_filter.h"
 
 #include <algorithm>
-#include <cmath>
+#include <span>
 
 #include "exporter/text/nearest_name.h"
-#include "exporter/text/number_in.h"
 #include "proto/droppable_labels.h"
 
 namespace nccl_exporter::exporter {
@@ -20,46 +19,16 @@ bool Matches(const MetricRow& family, std::string_view pattern) {
   return family.name.starts_with(pattern);
 }
 
-std::optional<double> Positive(std::string_view text) {
-  const std::optional<double> value = NumberIn<double>(text);
-  return value && std::isfinite(*value) && *value > 0 ? value : std::nullopt;
-}
-
-// Fills native bucket indices of a list of bounds. Returns what is wrong with it, or an empty text.
+// Each step of the native schema below the plugin's own halves the resolution.
 template <typename Buckets>
-std::string ParseBounds(std::string_view list, std::vector<int>& bounds) {
-  bounds.clear();
-  if (list == "none") return "";
-  for (size_t at = 0; at <= list.size();) {
-    const size_t comma = std::min(list.find(',', at), list.size());
-    const std::string text(list.substr(at, comma - at));
-    at = comma + 1;
-    const std::optional<double> value = Positive(text);
-    if (!value) return "'" + text + "' is not a positive number";
-    // The nearest bound that the plugin counts by: a classic bucket is a sum of native ones, and so
-    // exact.
-    constexpr double kBucketsOfAnOctave = 1 << Buckets::kSchema;
-    const double index = std::nearbyint(std::log2(*value) * kBucketsOfAnOctave);
-    if (index < Buckets::kFirstBound || index > Buckets::kLastBound)
-      return text + " is out of range";
-    if (!bounds.empty() && index <= bounds.back())
-      return text + " is not at least a bucket (9 %) above the bound before it";
-    bounds.push_back(static_cast<int>(index));
-  }
-  return bounds.size() > kMaxClassicBounds
-             ? "more than " + std::to_string(kMaxClassicBounds) + " bounds"
-             : "";
-}
-
-// `schema`: of the native histogram; each step below the plugin's own halves the resolution.
-template <typename Buckets>
-HistogramScale ScaleOf(const std::vector<int>& classic_bounds, std::optional<int> schema) {
+HistogramScale ScaleOf(std::span<const int> classic_bounds, const MetricFilter& filter) {
   HistogramScale scale;
-  if (schema) {
+  if (const std::optional<int> schema = filter.native_schema()) {
     scale.native = {.schema = Buckets::kSchema,
                     .first_bound = Buckets::kFirstBound,
                     .halvings = Buckets::kSchema - *schema};
   }
+  if (!filter.has_classic_buckets()) return scale;
   for (const int bound : classic_bounds) {
     const int index = bound - Buckets::kFirstBound;
     scale.bounds.push_back(Buckets::UpperBound(index));
@@ -97,12 +66,10 @@ std::string MetricFilter::DropLabel(std::string_view label) {
          std::string(NearestName(label, names));
 }
 
-std::string MetricFilter::SetDurationBounds(std::string_view list) {
-  return ParseBounds<DurationBuckets>(list, duration_bounds_);
-}
-
-std::string MetricFilter::SetBandwidthBounds(std::string_view list) {
-  return ParseBounds<BandwidthBuckets>(list, bandwidth_bounds_);
+std::string MetricFilter::SetClassicBuckets(std::string_view state) {
+  if (state != "on" && state != "off") return "it is on or off";
+  has_classic_buckets_ = state == "on";
+  return "";
 }
 
 std::string MetricFilter::SetNativeSchema(std::string_view schema) {
@@ -150,12 +117,11 @@ Exposition ExpositionOfCatalogue(const MetricFilter& filter, Collect collect) {
   for (const Metric metric :
        {Metric::kCollectiveDuration, Metric::kSendDuration, Metric::kRecvDuration}) {
     if (family(metric).is_served)
-      family(metric).scale =
-          ScaleOf<DurationBuckets>(filter.duration_bounds(), filter.native_schema());
+      family(metric).scale = ScaleOf<DurationBuckets>(kClassicDurationBounds, filter);
   }
   if (family(Metric::kCollectiveBusBandwidth).is_served)
     family(Metric::kCollectiveBusBandwidth).scale =
-        ScaleOf<BandwidthBuckets>(filter.bandwidth_bounds(), filter.native_schema());
+        ScaleOf<BandwidthBuckets>(kClassicBandwidthBounds, filter);
   return exposition;
 }
 

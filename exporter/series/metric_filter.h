@@ -1,24 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// MetricFilter, the flags --metrics.*: which families, labels and bounds of the catalogue a daemon
+// MetricFilter, the flags --metrics.*: which families, labels and buckets of the catalogue a daemon
 // serves. It is set before other threads begin, and then any thread may read it.
 #pragma once
 
-#include <cstddef>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "exporter/exposition/exposition.h"
 #include "exporter/series/collect.h"
 #include "proto/buckets.h"
 
 namespace nccl_exporter::exporter {
-
-// Maximum of classic bounds per histogram. With more, the histograms of one communicator would not
-// fit the room that is kept for comm="other". Native histograms have more buckets.
-inline constexpr size_t kMaxClassicBounds = 16;
 
 // Name of all histograms together, in Disable().
 inline constexpr std::string_view kHistograms = "histograms";
@@ -29,8 +23,7 @@ class MetricFilter {
   std::string Disable(
       std::string_view pattern);  // a family, families by their beginning and *, kHistograms
   std::string DropLabel(std::string_view label);          // one of kDroppableLabels
-  std::string SetDurationBounds(std::string_view list);   // seconds, by commas, or "none"
-  std::string SetBandwidthBounds(std::string_view list);  // bytes per second, likewise
+  std::string SetClassicBuckets(std::string_view state);  // "on" or "off"
   std::string SetNativeSchema(std::string_view schema);   // 0 to 3, or "off"
   void SplitDurations() { splits_durations_ = true; }
   void PutUserLabelsEverywhere() { has_user_labels_everywhere_ = true; }
@@ -38,10 +31,8 @@ class MetricFilter {
   bool Serves(std::string_view family) const { return !disabled_.contains(family); }
   bool Keeps(std::string_view label) const { return !dropped_.contains(label); }
 
-  // Classic bounds as native bucket indices of the segment's schema, ascending. A requested bound
-  // is moved to the nearest bound of the segment, so that counts are exact.
-  const std::vector<int>& duration_bounds() const { return duration_bounds_; }
-  const std::vector<int>& bandwidth_bounds() const { return bandwidth_bounds_; }
+  // Whether histograms have the classic buckets of proto/buckets.h.
+  bool has_classic_buckets() const { return has_classic_buckets_; }
 
   // The finest schema of native histograms; nothing if they are off.
   std::optional<int> native_schema() const { return native_schema_; }
@@ -60,16 +51,14 @@ class MetricFilter {
  private:
   std::set<std::string_view> disabled_;  // names of the catalogue
   std::set<std::string_view> dropped_;   // likewise
-  std::vector<int> duration_bounds_{kClassicDurationBounds.begin(), kClassicDurationBounds.end()};
-  std::vector<int> bandwidth_bounds_{kClassicBandwidthBounds.begin(),
-                                     kClassicBandwidthBounds.end()};
+  bool has_classic_buckets_ = true;
   std::optional<int> native_schema_ = DurationBuckets::kSchema;
   bool splits_durations_ = false;
   bool has_user_labels_everywhere_ = false;
 };
 
 // All families of the catalogue without series, in its order and indexed by Metric. Histograms have
-// the segment's scale with the filter's bounds and resolution. Families that are disabled or
+// the segment's scale with the filter's buckets and resolution. Families that are disabled or
 // outside of `collect` take no series and have no scale.
 Exposition ExpositionOfCatalogue(const MetricFilter& filter = {},
                                  Collect collect = Collect::kWhole);

@@ -5,12 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <vector>
+
 #include "proto/droppable_labels.h"
 
 namespace nccl_exporter::exporter {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST(MetricFilterTest, EverythingIsServedUnlessSwitchedOff) {
@@ -53,26 +55,29 @@ TEST(MetricFilterTest, WhatIsUnknownIsAnsweredWithTheNearest) {
   }
 }
 
-TEST(MetricFilterTest, BoundsMoveToTheNearestOfTheSegment) {
+TEST(MetricFilterTest, ClassicBucketsAreThoseOfTheContractOrOff) {
   MetricFilter filter;
-  EXPECT_EQ(filter.SetDurationBounds("0.001,0.01,1"), "");
-  EXPECT_THAT(filter.duration_bounds(), ElementsAre(-80, -53, 0));
-  EXPECT_EQ(filter.SetBandwidthBounds("1e9,1e12"), "");
-  EXPECT_THAT(filter.bandwidth_bounds(), ElementsAre(239, 319));
-  EXPECT_EQ(filter.SetDurationBounds("none"), "");
-  EXPECT_THAT(filter.duration_bounds(), ElementsAre());
-}
-
-TEST(MetricFilterTest, BoundsThatCannotBeAreRefused) {
-  MetricFilter filter;
-  for (const char* list : {"", "0", "-1", "1,", ",1", "1 ,2", "x", "1s", "inf", "nan", "1,1", "2,1",
-                           "1,1.01", "1e-9", "1e6", "None"}) {
-    EXPECT_NE(filter.SetDurationBounds(list), "") << list;
+  const auto scale = [&](Metric metric) {
+    return ExpositionOfCatalogue(filter).families[static_cast<size_t>(metric)].scale;
+  };
+  for (const Metric metric :
+       {Metric::kCollectiveDuration, Metric::kSendDuration, Metric::kRecvDuration}) {
+    const std::vector<double> bounds = scale(metric).bounds;
+    ASSERT_EQ(bounds.size(), kClassicDurationBounds.size());
+    for (size_t i = 0; i < bounds.size(); ++i)
+      EXPECT_EQ(bounds[i], std::exp2(kClassicDurationBounds[i] / 8.0));
   }
-  EXPECT_EQ(filter.SetDurationBounds("1,2,3,4,5,6,7,8,9,10,11,12,13,14.5,16,18"), "");
-  EXPECT_THAT(filter.SetDurationBounds("1,2,3,4,5,6,7,8,9,10,11,12,13,14.5,16,18,20"),
-              HasSubstr("more than 16"));
-  EXPECT_NE(filter.SetBandwidthBounds("1000"), "");
+  EXPECT_EQ(scale(Metric::kCollectiveBusBandwidth).bounds.size(), kClassicBandwidthBounds.size());
+  EXPECT_EQ(scale(Metric::kCollectiveBusBandwidth).bounds.front(), 1 << 27);
+  EXPECT_EQ(filter.SetClassicBuckets("off"), "");
+  for (const Metric metric : {Metric::kCollectiveDuration, Metric::kCollectiveBusBandwidth}) {
+    EXPECT_THAT(scale(metric).bounds, testing::IsEmpty());
+    EXPECT_TRUE(scale(metric).native);
+  }
+  EXPECT_EQ(filter.SetClassicBuckets("on"), "");
+  EXPECT_FALSE(scale(Metric::kCollectiveDuration).bounds.empty());
+  for (const char* state : {"", "none", "On", "0.001,1"})
+    EXPECT_EQ(filter.SetClassicBuckets(state), "it is on or off") << state;
 }
 
 TEST(MetricFilterTest, NativeResolutionIsASchemaOrOff) {

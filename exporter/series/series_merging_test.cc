@@ -218,16 +218,10 @@ TEST(SeriesMergingTest, ACommunicatorWithAllFunctionsFitsTheRoomKeptForOthers) {
     counts = {.wait_ns = {1, 1, 1, 1}, .bytes = 1, .operations = 1};
   RankCounts counts;
   counts.node.emplace().network = kSomeBusBytes;
-  MetricFilter most;
-  most.SetDurationBounds("0.001,0.002,0.004,0.008,0.016,0.032,0.064,0.128,0.25,0.5,1,2,4,8,16,32");
-  most.SetBandwidthBounds(
-      "1e8,2e8,4e8,8e8,1e9,2e9,4e9,8e9,1e10,2e10,4e10,8e10,1e11,2e11,4e11,8e11");
-  ASSERT_EQ(most.duration_bounds().size(), kMaxClassicBounds);
-  ASSERT_EQ(most.bandwidth_bounds().size(), kMaxClassicBounds);
   const auto samples = [&](const Book& node) {
-    SeriesMemory memory(most);
-    ScrapedNode(NodeOfOne(before), most, memory);
-    return ScrapedNode(node, most, memory).samples();
+    SeriesMemory memory;
+    ScrapedNode(NodeOfOne(before), {}, memory);
+    return ScrapedNode(node, {}, memory).samples();
   };
   EXPECT_LE(samples(BookOfOne({overflow, counts})) - samples(BookOf(NodeOf({ProcessOf(1, {})}))),
             kSeriesForOthers);

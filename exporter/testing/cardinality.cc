@@ -93,11 +93,8 @@ std::vector<Saving> SavingsOf(const SharedBook& book, const MetricFilter& filter
                        .is_needed_by_rules = changed.TakenFromRules() != filter.TakenFromRules()});
   };
   consider("--metrics.disable=histograms", [](MetricFilter& more) { more.Disable(kHistograms); });
-  consider("--metrics.duration-bounds=none --metrics.bandwidth-bounds=none",
-           [](MetricFilter& more) {
-             more.SetDurationBounds("none");
-             more.SetBandwidthBounds("none");
-           });
+  consider("--metrics.classic-buckets=off",
+           [](MetricFilter& more) { more.SetClassicBuckets("off"); });
   for (const FamilyCost& family : now.families) {
     consider("--metrics.disable=" + family.name,
              [&](MetricFilter& more) { more.Disable(family.name); });
