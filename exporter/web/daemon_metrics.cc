@@ -8,7 +8,6 @@
 #include <array>
 #include <cassert>
 #include <cmath>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,61 +33,44 @@ Builder Named(Builder builder, Metric metric) {
   return builder.Name(std::string(RowOf(metric).name)).Help(std::string(RowOf(metric).help));
 }
 
-// The family of that name, which the catalogue has.
-Family& Find(Exposition& exposition, const std::string& name) {
-  const auto found = std::ranges::find(exposition.families, name, &Family::name);
-  assert(found != exposition.families.end());
-  return *found;
-}
-
-LabelsId AddLabels(Exposition& exposition,
-                   const std::vector<prometheus::ClientMetric::Label>& source) {
-  if (source.empty()) return kNoLabels;
-  Labels labels;
-  for (const auto& label : source) labels.push_back({label.name, label.value});
-  return exposition.Add(std::move(labels));
-}
-
-// Counts of each bucket from cumulative ones, handed over to the exposition.
-std::span<const uint64_t> AddCounts(Exposition& exposition,
-                                    const prometheus::ClientMetric::Histogram& source) {
+// Counts of each bucket from cumulative ones.
+std::vector<uint64_t> CountsOf(const prometheus::ClientMetric::Histogram& source) {
   std::vector<uint64_t> counts;
   uint64_t below = 0;
-  for (const auto& bucket : source.bucket) {
-    counts.push_back(bucket.cumulative_count - below);
-    below = bucket.cumulative_count;
-  }
-  const auto owned = std::make_shared<const std::vector<uint64_t>>(std::move(counts));
-  exposition.owners.push_back(owned);
-  return *owned;
+  for (const auto& bucket : source.bucket)
+    counts.push_back(bucket.cumulative_count - std::exchange(below, bucket.cumulative_count));
+  return counts;
 }
 
-void SetScale(HistogramScale& scale, const prometheus::ClientMetric::Histogram& source) {
-  scale = {};
+HistogramScale ScaleOf(const prometheus::ClientMetric::Histogram& source) {
+  HistogramScale scale;
   for (const auto& bucket : source.bucket) {
     if (std::isinf(bucket.upper_bound)) continue;
     scale.bounds.push_back(bucket.upper_bound);
     scale.ends.push_back(static_cast<uint32_t>(scale.bounds.size()));
   }
+  return scale;
 }
 
-void AddFamily(Exposition& exposition, const prometheus::MetricFamily& source) {
-  Family& family = Find(exposition, source.name);
-  if (!family.is_served) return;
-  for (const prometheus::ClientMetric& metric : source.metric) {
-    Series series{.group_labels = kNoLabels,
-                  .variable_labels = AddLabels(exposition, metric.label),
-                  .value = 0,
-                  .counts = {}};
+// The catalogue has a family of that name.
+void AddFamily(const prometheus::MetricFamily& source, Exposition& exposition,
+               ExpositionBuilder& builder) {
+  const auto family = std::ranges::find(exposition.families, source.name, &Family::name);
+  assert(family != exposition.families.end());
+  const auto metric = static_cast<Metric>(family - exposition.families.begin());
+  if (!builder.Serves(metric)) return;
+  for (const prometheus::ClientMetric& each : source.metric) {
+    Labels labels;
+    for (const auto& label : each.label) labels.push_back({label.name, label.value});
+    const LabelsId id = labels.empty() ? kNoLabels : builder.AddLabels(std::move(labels));
     if (source.type == prometheus::MetricType::Histogram) {
-      SetScale(family.scale, metric.histogram);
-      series.value = metric.histogram.sample_sum;
-      series.counts = AddCounts(exposition, metric.histogram);
+      family->scale = ScaleOf(each.histogram);
+      builder.Add(metric, kNoLabels, id, each.histogram.sample_sum,
+                  builder.Keep(CountsOf(each.histogram)));
     } else {
       const bool is_counter = source.type == prometheus::MetricType::Counter;
-      series.value = is_counter ? metric.counter.value : metric.gauge.value;
+      builder.Add(metric, kNoLabels, id, is_counter ? each.counter.value : each.gauge.value);
     }
-    family.series.push_back(series);
   }
 }
 
@@ -136,7 +118,7 @@ void DaemonMetrics::ObserveScrape(std::chrono::nanoseconds duration) {
 }
 
 void DaemonMetrics::CountDrops(const SeriesDrops& drops) {
-  const std::lock_guard lock(drops_mutex_);
+  const std::lock_guard lock(mutex_);
   for (const auto& [user, counts] : drops.by_user) {
     if (users_with_drops_.size() < collector::kMaxTroubledUsers) users_with_drops_.insert(user);
     const std::string uid =
@@ -165,7 +147,7 @@ void DaemonMetrics::SetFindings(const std::vector<Finding>& findings) {
 }
 
 void DaemonMetrics::SetUnmeasuredProcesses(std::optional<uint64_t> count) {
-  const std::lock_guard lock(unmeasured_mutex_);
+  const std::lock_guard lock(mutex_);
   if (!count) {
     if (unmeasured_processes_ != nullptr) unmeasured_.Remove(unmeasured_processes_);
     unmeasured_processes_ = nullptr;
@@ -177,8 +159,9 @@ void DaemonMetrics::SetUnmeasuredProcesses(std::optional<uint64_t> count) {
 
 void DaemonMetrics::AddTo(Exposition& exposition) const {
   exposition.created_realtime_ns = started_realtime_ns_;
-  for (const prometheus::MetricFamily& family : registry_.Collect()) AddFamily(exposition, family);
   ExpositionBuilder builder(exposition);
+  for (const prometheus::MetricFamily& family : registry_.Collect())
+    AddFamily(family, exposition, builder);
   builder.Add(Metric::kProcessStartTime, kNoLabels, kNoLabels,
               static_cast<double>(started_realtime_ns_) / 1e9);
   // Files in /proc cost more to read than a small scrape to make.

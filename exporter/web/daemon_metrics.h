@@ -54,14 +54,13 @@ class DaemonMetrics {
   prometheus::Histogram& scrape_duration_;
   prometheus::Family<prometheus::Counter>& series_dropped_;
   prometheus::Counter& log_lines_dropped_;
-  std::mutex drops_mutex_;               // guards what follows
-  std::set<uint64_t> users_with_drops_;  // at most collector::kMaxTroubledUsers
   std::array<prometheus::Counter*, kRefusalCount> refusals_{};
   prometheus::Family<prometheus::Gauge>& unmeasured_;
-  std::mutex unmeasured_mutex_;                        // guards what follows
-  prometheus::Gauge* unmeasured_processes_ = nullptr;  // absent: null
   // All pairs are served, so that a query gets 0 and not nothing.
   ByFinding<prometheus::Gauge*> findings_{};
+  std::mutex mutex_;                                   // guards what follows
+  std::set<uint64_t> users_with_drops_;                // at most collector::kMaxTroubledUsers
+  prometheus::Gauge* unmeasured_processes_ = nullptr;  // absent: null
 };
 
 }  // namespace nccl_exporter::exporter
