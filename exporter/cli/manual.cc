@@ -64,7 +64,7 @@ std::string ManualPage(const CommandLine& line) {
   page +=
       ".SH EXIT STATUS\n0 is success, 1 a failure at run time, 2 a wrong command line.\n"
       ".SH ENVIRONMENT\n.TP\n\\fBNODE_NAME\\fR\nThe node's name on the page.\n"
-      ".TP\n\\fBNO_COLOR\\fR\nIf it has a value, \\fBtop\\fR and \\fBjob\\fR have no colors.\n"
+      ".TP\n\\fBNO_COLOR\\fR\nIf it has a value, \\fBtop\\fR has no colors.\n"
       ".SH SEE ALSO\nREADME.md and docs in /usr/share/doc/nccl\\-exporter\n";
   return page;
 }

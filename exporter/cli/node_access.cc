@@ -31,9 +31,8 @@ std::string MissingDirectories(const std::vector<std::string>& paths) {
 }  // namespace
 
 collector::Collector CollectorOf(const Options& options) {
-  return collector::Collector({.directories = options.segment_dirs,
-                               .retention = std::chrono::nanoseconds::max(),
-                               .splits_durations = options.metrics.splits_durations()});
+  return collector::Collector(
+      {.directories = options.segment_dirs, .retention = std::chrono::nanoseconds::max()});
 }
 
 Thresholds ThresholdsOf(const Options& options) {
