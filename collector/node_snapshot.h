@@ -183,7 +183,8 @@ struct CommunicatorSnapshot {
   uint64_t nodes = 0;  // 0: not known
   RankNumbers numbers;
   int api_version = 0;
-  int nccl_version = 0;  // 22907 for 2.29.7; 0: unknown
+  int nccl_version = 0;     // 22907 for 2.29.7; 0: unknown
+  uint64_t event_mask = 0;  // events that NCCL was asked for: tests/gpu compares by them
   TimingSource timing_source = TimingSource::kNone;
   TimingReason timing_reason = TimingReason::kDefault;
   DriftCause drift_cause = DriftCause::kNone;

@@ -69,6 +69,7 @@ void DescribeIdentity(const layout::CommunicatorSlot& slot, const Moment& now,
   communicator.nodes = slot.nodes;
   communicator.api_version = IntOr(slot.api_version, kMaxApiVersion, 0);
   communicator.nccl_version = IntOr(slot.nccl_version, kMaxNcclVersion, 0);
+  communicator.event_mask = slot.event_mask;
   communicator.timing_source = EnumOr(slot.timing_source, TimingSource::kNone);
   communicator.timing_reason = EnumOr(slot.timing_reason, TimingReason::kDefault);
   communicator.drift_cause = EnumOr(Load(slot.drift_cause), DriftCause::kNone);

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "collector/collector.h"
-#include "exporter/cli/client/daemon_judgement.h"
 #include "exporter/cli/client/http_address.h"
+#include "exporter/cli/daemon_judgement.h"
 #include "exporter/cli/doctor/checks.h"
 #include "exporter/cli/job/http_config.h"
 #include "exporter/cli/job/job_answer.h"

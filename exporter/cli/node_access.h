@@ -6,7 +6,7 @@
 #include <string>
 
 #include "collector/collector.h"
-#include "exporter/cli/client/daemon_judgement.h"
+#include "exporter/cli/daemon_judgement.h"
 #include "exporter/cli/options.h"
 #include "exporter/findings/thresholds.h"
 #include "exporter/ledger/ledger.h"

@@ -11,8 +11,8 @@
 #include <string>
 #include <thread>
 
-#include "exporter/cli/client/daemon_judgement.h"
 #include "exporter/cli/commands.h"
+#include "exporter/cli/daemon_judgement.h"
 #include "exporter/cli/node_access.h"
 #include "exporter/cli/terminal.h"
 #include "exporter/cli/top_screen.h"

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "exporter/cli/client/findings_from_json.h"
 #include "exporter/findings/findings_json.h"
 #include "exporter/testing/example_snapshot.h"
 

@@ -33,7 +33,7 @@ Json RanksJson(const std::vector<FoundRank>& ranks) {
   return list;
 }
 
-// A finding of a newer daemon has no kind here (exporter/cli/client/findings_from_json.h).
+// A finding of a newer daemon has no kind here (findings_from_json.cc).
 std::string_view KindName(FindingKind kind) {
   return kind == FindingKind::kCount ? "other" : RowIn(kFindingKinds, kind).name;
 }

@@ -28,7 +28,7 @@ struct DaemonFacts {
   size_t node_answer_bytes = kNodeAnswerBytes;  // maximum of NodeJson()
 };
 
-// The answer of /api/v1/findings: what is wrong, without the rest. exporter/cli/client reads it.
+// The answer of /api/v1/findings: what is wrong, without the rest. `top` and `inflight` read it.
 std::string FindingsAnswer(const collector::NodeSnapshot& node, const NodeJudge& judge,
                            const DaemonFacts& facts);
 

@@ -14,7 +14,6 @@
 #include <sstream>
 #include <string>
 
-#include "exporter/cli/client/findings_from_json.h"
 #include "exporter/findings/findings_json.h"
 #include "exporter/testing/example_snapshot.h"
 

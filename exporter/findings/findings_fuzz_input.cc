@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/cli/client/findings_from_json.h"
+#include "exporter/findings/findings_json.h"
 #include "exporter/testing/text_fuzz.h"
 
 namespace nccl_exporter::exporter::fuzz {

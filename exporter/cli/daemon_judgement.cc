@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/cli/client/daemon_judgement.h"
+#include "exporter/cli/daemon_judgement.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "exporter/cli/client/findings_from_json.h"
 #include "exporter/cli/client/http_address.h"
 #include "exporter/findings/findings_json.h"
 #include "exporter/findings/words.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/cli/client/daemon_judgement.h"
+#include "exporter/cli/daemon_judgement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

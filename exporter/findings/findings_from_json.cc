@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/cli/client/findings_from_json.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "exporter/findings/findings_json.h"
 #include "exporter/findings/words.h"
 #include "exporter/text/number_in.h"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/cli/client/findings_from_json.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,13 +7,15 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "exporter/findings/findings_json.h"
+
 namespace nccl_exporter::exporter {
 namespace {
 
 using nlohmann::json;
 
 std::string FileText(const std::string& name) {
-  std::ifstream file("exporter/cli/client/answer_corpus/" + name);
+  std::ifstream file("exporter/findings/received_corpus/" + name);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
