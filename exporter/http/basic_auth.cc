@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <memory>
 #include <stdexcept>
+#include <utility>
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -46,8 +47,7 @@ bool Matches(const std::string& password, const std::string& hash) {
   return matches;
 }
 
-}  // namespace
-
+// Name and password of an Authorization header, or nothing where it is no Basic one.
 std::optional<std::pair<std::string, std::string>> ParseBasicAuthorization(
     std::string_view header) {
   constexpr std::string_view kScheme = "basic ";
@@ -62,6 +62,8 @@ std::optional<std::pair<std::string, std::string>> ParseBasicAuthorization(
   if (colon == std::string::npos) return std::nullopt;
   return std::pair(text->substr(0, colon), text->substr(colon + 1));
 }
+
+}  // namespace
 
 BasicAuth::BasicAuth() : key_(RandomKey()) {}
 

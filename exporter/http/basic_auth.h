@@ -14,12 +14,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 namespace nccl_exporter::exporter {
-
-// Name and password of an Authorization header, or nothing where it is no Basic one.
-std::optional<std::pair<std::string, std::string>> ParseBasicAuthorization(std::string_view header);
 
 // Checks take some 60 ms of CPU at the usual cost, one at a time. So many of one address may wait
 // or be under way; the next is refused. So a flood of wrong passwords of one address delays the

@@ -39,6 +39,19 @@ int PortOf(const SocketAddress& address) {
   return address.any.sa_family == AF_INET6 ? ntohs(address.v6.sin6_port) : 0;
 }
 
+// The address without its port, the same for IPv4 however it came in.
+std::string HostText(const sockaddr* address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address->sa_family == AF_INET) {
+    return inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text,
+                     sizeof text);
+  }
+  if (address->sa_family != AF_INET6) return "unix";
+  const in6_addr& v6 = reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
+  if (IN6_IS_ADDR_V4MAPPED(&v6)) return inet_ntop(AF_INET, &v6.s6_addr[12], text, sizeof text);
+  return inet_ntop(AF_INET6, &v6, text, sizeof text);
+}
+
 // A listening socket, or -1 with the reason in errno.
 int Listen(const addrinfo& address) {
   const int listener =
@@ -142,18 +155,6 @@ std::vector<std::string> ListeningSockets::names() const {
     }
   }
   return names;
-}
-
-std::string HostText(const sockaddr* address) {
-  char text[INET6_ADDRSTRLEN] = "";
-  if (address->sa_family == AF_INET) {
-    return inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text,
-                     sizeof text);
-  }
-  if (address->sa_family != AF_INET6) return "unix";
-  const in6_addr& v6 = reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
-  if (IN6_IS_ADDR_V4MAPPED(&v6)) return inet_ntop(AF_INET, &v6.s6_addr[12], text, sizeof text);
-  return inet_ntop(AF_INET6, &v6, text, sizeof text);
 }
 
 std::string ClientText(const sockaddr* address) {

@@ -38,12 +38,8 @@ class ListeningSockets {
   std::string path_;  // of the Unix socket; empty: none
 };
 
-// The address of a peer without its port, the same for IPv4 however it came in; "unix" for all
-// peers of a Unix socket.
-std::string HostText(const sockaddr* address);
-
-// A peer as limits count it: one IPv4 address, or the /64 of an IPv6 address, of which a host has
-// all the addresses that it wants.
+// A peer as limits count it: one IPv4 address, however it came in, or the /64 of an IPv6 address,
+// of which a host has all the addresses that it wants; "unix" for all peers of a Unix socket.
 std::string ClientText(const sockaddr* address);
 
 }  // namespace nccl_exporter::exporter

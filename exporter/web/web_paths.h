@@ -24,20 +24,17 @@ inline constexpr std::array kWebPaths{kTracePath,       kLandingPath,    kHealth
                                       kReadyPath,       kInFlightPath,   kNodeApiPath,
                                       kFindingsApiPath, kApiDocumentPath};
 
-// Whether a file of the page has that path: page.css is at /page.css, and index.html at
-// kLandingPath.
-constexpr bool IsPageFile(std::string_view path) {
-  return path.starts_with('/') &&
-         std::ranges::find(kPageFiles, path.substr(1),
-                           [](const auto& file) { return file.first; }) != kPageFiles.end();
-}
-
 // Followed by the name of an alert or of its runbook (NAME.md).
 inline constexpr std::string_view kRunbooksPath = "/docs/runbooks/";
 
+// Files of the page are at their names, as page.css at /page.css. index.html is at kLandingPath,
+// and nothing is at its name.
 constexpr bool IsWebPath(std::string_view path) {
-  return std::ranges::find(kWebPaths, path) != kWebPaths.end() || IsPageFile(path) ||
-         path.starts_with(kRunbooksPath);
+  const auto is_page_file = [&](const auto& file) {
+    return path.starts_with('/') && path.substr(1) == file.first;
+  };
+  return std::ranges::find(kWebPaths, path) != kWebPaths.end() || path.starts_with(kRunbooksPath) ||
+         std::ranges::any_of(kPageFiles, is_page_file);
 }
 
 }  // namespace nccl_exporter::exporter
