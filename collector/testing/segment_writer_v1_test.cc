@@ -60,6 +60,7 @@ TEST(SegmentWriterV1Test, ReadsBackTheCommunicator) {
                                     .nodes = 8,
                                     .api_version = 7,
                                     .nccl_version = 22907,
+                                    .event_mask = 0x1fe,
                                     .timing_source = 3,
                                     .timing_reason = 5,
                                     .gpu_index_plus_1 = 8,
@@ -84,6 +85,7 @@ TEST(SegmentWriterV1Test, ReadsBackTheCommunicator) {
   EXPECT_EQ(read.nodes, communicator.nodes);
   EXPECT_EQ(read.api_version, 7);
   EXPECT_EQ(read.nccl_version, 22907);
+  EXPECT_EQ(read.event_mask, communicator.event_mask);
   EXPECT_EQ(read.timing_source, TimingSource::kProxy);
   EXPECT_EQ(read.timing_reason, TimingReason::kSharedMemoryLow);
   EXPECT_EQ(read.gpu_index, 7);

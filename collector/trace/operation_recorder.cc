@@ -30,10 +30,6 @@ TracedOperation TracedOf(const CompletedOperation& operation, int64_t source_off
           .members = operation.members};
 }
 
-std::string GlobalRankOf(const ProcessSnapshot& process) {
-  return process.numbers.global_rank ? std::to_string(*process.numbers.global_rank) : "";
-}
-
 // Operations that the communicator has completed without times. Counts of a damaged segment may
 // make it anything.
 uint64_t UntimedOf(const CommunicatorSnapshot& communicator) {
@@ -177,7 +173,7 @@ NodeTrace OperationRecorder::Finish() {
         trace.processes.emplace_back(TracedProcess{.pid = latest.pid,
                                                    .uid = latest.uid,
                                                    .executable = latest.executable,
-                                                   .global_rank = GlobalRankOf(latest),
+                                                   .global_rank = latest.numbers.GlobalText(),
                                                    .job = latest.JobName(),
                                                    .name_space = latest.Identity("POD_NAMESPACE"),
                                                    .pod = latest.Identity("POD_NAME"),

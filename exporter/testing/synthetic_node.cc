@@ -156,6 +156,7 @@ collector::CommunicatorSnapshot EmptyCommunicator(uint64_t id, uint64_t rank) {
   communicator.rank = rank;
   communicator.api_version = 6;
   communicator.nccl_version = 22907;
+  communicator.event_mask = 0x6;
   communicator.timing_source = TimingSource::kKernel;
   communicator.gpu_index = static_cast<int>(rank % 8);
   communicator.gpu_uuid = "GPU-00000000-0000-0000-0000-00000000000" + std::to_string(rank % 8);

@@ -75,7 +75,7 @@ TEST_F(FormatsTest, WhatIsNoTraceIsRefusedWithTheReason) {
   EXPECT_EQ(fault_of("{\"traceEvents\":[]}"), "it is no trace of nccl-exporter in Chrome's format");
   EXPECT_EQ(fault_of("{\"ncclExporterTrace\":{\"version\":1,\"nodes\":[]}}"),
             "another version wrote it");
-  EXPECT_EQ(fault_of("{\"ncclExporterTrace\":{\"version\":2,\"nodes\":[]}}"), "it has no node");
+  EXPECT_EQ(fault_of("{\"ncclExporterTrace\":{\"version\":3,\"nodes\":[]}}"), "it has no node");
   EXPECT_EQ(fault_of("[]"), "it is no trace of nccl-exporter in Chrome's format");
   EXPECT_NE(fault_of("\x0a\x05"), "");
   std::string text = ChromeTrace(alignment_);
@@ -88,27 +88,6 @@ TEST_F(FormatsTest, WhatIsNoTraceIsRefusedWithTheReason) {
     const bool is_read = !ReadTraceSection(damaged, fault).empty();
     EXPECT_EQ(is_read, fault.empty());
   }
-}
-
-TEST_F(FormatsTest, ChannelsAndStepsOfEarlierVersionsAreSkipped) {
-  const std::string text = ChromeTrace(alignment_);
-  const auto with = [](std::string changed, std::string_view now, std::string_view before) {
-    const size_t at = changed.find(now);
-    EXPECT_NE(at, std::string::npos) << "those versions need the key " << now;
-    return changed.replace(at, now.size(), before);
-  };
-  const std::string earlier =
-      with(with(text, R"("detail_fault":"")", R"("detail_fault":"another request is running")"),
-           R"("detail":null)",
-           R"("detail":{"has_steps":true,"lost_operations":1,"lost_parts":3,"orphans":0,)"
-           R"("beyond_limit":0,"operations":[["AllReduce",0,5000,4096,-1,7]],)"
-           R"("channels":[[0,5,5000,9000]],"network_operations":[[0,true,5,3,512]],)"
-           R"("steps":[[0,9000,[1000,2000,3000,0]]]})");
-  std::string fault;
-  const std::vector<collector::NodeTrace> read = ReadTraceSection(earlier, fault);
-  EXPECT_EQ(fault, "");
-  EXPECT_EQ(read, ReadTraceSection(text, fault));
-  EXPECT_EQ(ChromeTrace(ClockAlignment(read)), text);
 }
 
 // By https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.

@@ -38,13 +38,6 @@ constexpr const auto& RowsOf(TimingReason) { return kTimingReasons; }
 
 using Losses = std::array<uint64_t, kLossCount>;
 
-// The value of a key that has none any more: channels and network steps, which earlier versions
-// recorded. They read what is written here; what they wrote is skipped.
-struct Former {
-  std::string_view written;
-};
-constexpr Former kNoDetail{"null"}, kNoFault{R"("")"};
-
 template <typename Value, typename Of>
 concept Is = std::same_as<std::remove_const_t<Value>, Of>;
 
@@ -72,15 +65,15 @@ void Fields(auto& io, Is<collector::TracedCommunicator> auto& one) {
             "timing_reason", one.timing_reason, "whole_since_ns", one.whole_since_ns, "overwritten",
             one.overwritten, "beyond_limit", one.beyond_limit, "untimed", one.untimed,
             "in_flight_is_known", one.in_flight_is_known, "in_flight", one.in_flight, "operations",
-            one.operations, "detail", kNoDetail);
+            one.operations);
   if constexpr (!std::is_const_v<std::remove_reference_t<decltype(one)>>) one.id = HexIn(id);
 }
 
 void Fields(auto& io, Is<collector::TracedProcess> auto& process) {
   io.Object("pid", process.pid, "uid", process.uid, "executable", process.executable, "global_rank",
             process.global_rank, "nccl_job", process.job, "namespace", process.name_space, "pod",
-            process.pod, "is_alive", process.is_alive, "detail_fault", kNoFault, "losses",
-            process.losses, "communicators", process.communicators);
+            process.pod, "is_alive", process.is_alive, "losses", process.losses, "communicators",
+            process.communicators);
 }
 
 void Fields(auto& io, Is<NodeTrace> auto& node) {
@@ -116,7 +109,6 @@ class Writer {
     }
   }
   void Write(const std::string& text) { AppendQuoted(ValidUtf8(text, kTextLimitBytes), out_); }
-  void Write(const Former& former) { out_ += former.written; }
   void Write(const Losses& losses) {
     json named = json::object();
     for (size_t i = 0; i < kLossCount; ++i) {
@@ -182,7 +174,6 @@ class Reader {
   }
   // The file may come from anybody, and a summary of it goes to a terminal.
   void Read(std::string& text) { text = ValidUtf8(value_.get<std::string>(), kTextLimitBytes); }
-  void Read(const Former&) {}
   void Read(Losses& losses) {
     for (size_t i = 0; i < kLossCount; ++i)
       losses[i] = value_.value(std::string(kLosses[i].reason), uint64_t{0});

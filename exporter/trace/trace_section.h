@@ -15,7 +15,7 @@ namespace nccl_exporter::exporter {
 // Key of the section in the file. Viewers ignore keys that they do not know.
 inline constexpr std::string_view kTraceKey = "ncclExporterTrace";
 // The section's first key. A reader refuses another number.
-inline constexpr int kTraceVersion = 2;
+inline constexpr int kTraceVersion = 3;
 
 // One JSON object. Text of other processes is made valid UTF-8.
 std::string TraceSection(const std::vector<collector::NodeTrace>& nodes);
