@@ -101,10 +101,6 @@ struct NetworkDirectionCounts {
 struct NetworkCounts {
   std::array<NetworkDirectionCounts, kNetworkDirectionCount> directions{};  // by NetworkDirection
 
-  bool HasAny() const {
-    return std::ranges::any_of(
-        directions, [](const NetworkDirectionCounts& counts) { return counts.operations != 0; });
-  }
   bool operator==(const NetworkCounts&) const = default;
   NetworkCounts& operator+=(const NetworkCounts& more) {
     for (size_t i = 0; i < directions.size(); ++i) directions[i] += more.directions[i];

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <optional>
 #include <set>
-#include <string>
 #include <tuple>
 #include <utility>
 

@@ -7,7 +7,6 @@
 // after the begin.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>

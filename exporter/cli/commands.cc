@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "collector/collector.h"
@@ -24,6 +23,7 @@
 #include "exporter/findings/node_judge.h"
 
 namespace nccl_exporter::exporter {
+
 int Fail(int exit_code, const std::string& message) {
   std::fprintf(stderr, "nccl-exporter: %s\n", message.c_str());
   return exit_code;
@@ -56,7 +56,7 @@ void AddDaemonFlag(CLI::App& app, std::string& daemon) {
   AddChecked(app, "--daemon", store,
              "Address of this node's daemon, whose findings are shown: http://HOST:PORT, "
              "unix:/PATH, or none for findings of the command itself. TLS and passwords are not "
-             "supported. Without it, the daemon's socket is asked first: " +
+             "supported. Unless it names another, the daemon's socket is asked first: " +
                  std::string(kFindingsSocket))
       ->default_str(std::string(kDefaultDaemon));
 }

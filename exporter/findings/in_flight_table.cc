@@ -101,13 +101,12 @@ std::string NothingFoundText(const Judgement& judgement) {
   if (judgement.learning_seconds > 0)
     text +=
         fmt::format(" Late ranks can be found in {}.", DurationText(judgement.learning_seconds));
-  return text +
-         fmt::format(" Not judged here: bandwidth{}. The alerts judge {} nccl-exporter job.",
-                     judgement.across_nodes == 0
-                         ? ""
-                         : ", and the network of " +
-                               CountText(judgement.across_nodes, "communicator") + " across nodes",
-                     judgement.across_nodes == 0 ? "it: see" : "them: see");
+  if (judgement.across_nodes == 0)
+    return text + " Not judged here: bandwidth. The alerts do: see nccl-exporter job.";
+  return text + fmt::format(
+                    " Not judged here: bandwidth, and the network of {} across nodes. The "
+                    "alerts do: see nccl-exporter job.",
+                    CountText(judgement.across_nodes, "communicator"));
 }
 
 std::string InFlightText(const collector::NodeSnapshot& node, const Judgement& judgement) {

@@ -43,7 +43,7 @@ constexpr auto kRows = std::to_array<Row>({
     {"halted-evaluations", &Thresholds::halted_evaluations},
     {"abandoned-hangs", &Thresholds::abandoned_hangs},
     {"stall-threshold", RulesOnly::kDuration},
-    {"bandwidth-window", &Thresholds::bandwidth_window},
+    {"bandwidth-window", &Thresholds::losses_window},
     {"baseline", RulesOnly::kDuration},
     {"bandwidth-ratio", RulesOnly::kShare},
     {"network-ratio", RulesOnly::kNumber},
@@ -97,7 +97,7 @@ void CheckMemory(const Thresholds& thresholds) {
   constexpr Ns kHistory = kHistorySteps * kHistoryStep;
   constexpr int kMostIntervals = 63;
   if (thresholds.arrivals_window() > kHistory) Refuse("window", "is more than 5m");
-  if (thresholds.bandwidth_window > kHistory) Refuse("bandwidth-window", "is more than 10m");
+  if (thresholds.losses_window > kHistory) Refuse("bandwidth-window", "is more than 10m");
   if (thresholds.history / thresholds.interval > kMostIntervals)
     Refuse("history", "is more than 63 intervals");
   if (thresholds.late_for() > thresholds.history)

@@ -48,8 +48,8 @@ struct Thresholds {
   // Rates of late ranks are over this time, shares of arrivals over twice that.
   Ns window = shipped::kWindow;
   Ns arrivals_window() const { return 2 * window; }
-  // Losses are counted over this time.
-  Ns bandwidth_window = shipped::kBandwidthWindow;
+  // Losses are counted over this time (key `bandwidth-window`).
+  Ns losses_window = shipped::kBandwidthWindow;
   // An alert fires after this time.
   Ns hold = shipped::kHold;
   // Evidence that a rank is late adds up over this time.

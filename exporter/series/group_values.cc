@@ -111,7 +111,7 @@ std::array<uint64_t, collector::kTrafficCount> SumByTraffic(
   for (size_t i = 0; i < kFunctionCount; ++i) {
     if (!group.counted->functions.IsInUse(i)) continue;
     sums[static_cast<size_t>(collector::TrafficOf(static_cast<Function>(i)))] +=
-        SumOfSizes(group.counted->functions[i], SizeRange{}, count);
+        SumOfSizes(CountsOf(group, static_cast<Function>(i)), SizeRange{}, count);
   }
   return sums;
 }

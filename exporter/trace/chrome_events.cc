@@ -55,11 +55,10 @@ void ChromeEvents::AddCount(std::string_view name, int64_t at_ns, int64_t operat
   Write(R"(,"args":{{"operations":{}}}}})", operations);
 }
 
-// A viewer may show another program's file beside this one, whose flows have numbers that begin at
-// 1 or at a correlation. An arrow ends in the slice around its time.
+// An arrow ends in the slice around its time.
 void ChromeEvents::AddArrow(std::string_view name, const TraceSlice& from, const TraceSlice& to,
                             int64_t at_ns) {
-  const uint64_t flow = (uint64_t{1} << 40) + arrows_++;
+  const uint64_t flow = ++arrows_;
   Begin('s', from.process);
   WriteArgument("tid", from.track);
   WriteTime("ts", from.begin_ns - base_ns_);

@@ -13,7 +13,7 @@ namespace nccl_exporter::exporter {
 // Only the begin of a call is known. It is drawn this long, or until the next one.
 inline constexpr int64_t kDrawnCallNs = 1000;
 
-// A whole file: the events, the keys that PyTorch's profiler writes as well, and the trace itself
+// A whole file: the events, the time of the epoch at which their times begin, and the trace itself
 // under kTraceKey, from which other commands read it. Processes are in the order of job and global
 // rank; those without one come last.
 std::string ChromeTrace(const ClockAlignment& alignment);

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // segments_as_json DIRECTORY: what the collector reads from the segments of a directory, for the
 // tests in Python. One JSON object, a member for each file.
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "collector/collector.h"
+#include "collector/node_snapshot.h"
+#include "proto/collective.h"
+#include "proto/loss.h"
 
 namespace nccl_exporter {
 namespace {

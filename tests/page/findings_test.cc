@@ -110,7 +110,7 @@ TEST_F(PageTest, SaysWhatWasLookedAtWhereNothingIsFound) {
   EXPECT_EQ(Text("#headline"),
             "Nothing found in the last 5 min: 12 communicators, 1,204 operations compared. Not "
             "judged here: bandwidth, and the network of 4 communicators across nodes. The alerts "
-            "judge them: see nccl-exporter job.");
+            "do: see nccl-exporter job.");
   EXPECT_EQ(Evaluate("document.title"), "node-1 – nccl-exporter");
   EXPECT_EQ(Text("#state"), "nothing found on this node");
   EXPECT_EQ(Evaluate("document.getElementById('lamp').className"), "lamp good");
@@ -121,7 +121,7 @@ TEST_F(PageTest, SaysWhatWasLookedAtWhereNothingIsFound) {
   Show("learning");
   EXPECT_EQ(Text("#headline"),
             "Nothing found in the last 2 min: 1 communicator, 3 operations compared. Late ranks "
-            "can be found in 3 min. Not judged here: bandwidth. The alerts judge it: see "
+            "can be found in 3 min. Not judged here: bandwidth. The alerts do: see "
             "nccl-exporter job.");
   EXPECT_EQ(Evaluate("document.getElementById('lamp').className"), "lamp good");
 }

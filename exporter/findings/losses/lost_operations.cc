@@ -37,7 +37,7 @@ void LostOperations::Record(const collector::NodeSnapshot& node, const NodeHisto
     if (job.job.empty()) job.job = JobText(process);
     of_process[process.file] = &job;
   }
-  const double wanted = Seconds(times_.bandwidth_window);
+  const double wanted = Seconds(times_.losses_window);
   double seconds = 0;
   for (size_t step = history.steps(); step-- > 0 && seconds < wanted;) {
     seconds += history.Seconds(step);

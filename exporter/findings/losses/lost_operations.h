@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations that are counted and not followed, by job: the condition of NCCLExporterEventsDropped
-// (docs/alerts.md) over Thresholds::bandwidth_window.
+// (docs/alerts.md) over Thresholds::losses_window.
 #pragma once
 
 #include <array>

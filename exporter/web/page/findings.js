@@ -98,7 +98,6 @@ const details = () => {
 
 // Where there is nothing to look at, nothing found would say too much.
 const isIdle = (node) => node.looked_at.communicators === 0;
-const acrossNodes = (node) => node.looked_at.communicators_across_nodes ?? 0;
 const idleText = (node) => {
   if (!node.processes.length) return 'No process has made a communicator yet.';
   const ended = node.processes.filter((process) => process.ended).length;
@@ -107,12 +106,12 @@ const idleText = (node) => {
 };
 const quietText = (node) => {
   if (isIdle(node)) return idleText(node);
-  const { seconds, communicators, compared_operations: operations, learning_seconds: learning } = node.looked_at;
+  const { seconds, communicators, compared_operations: operations, learning_seconds: learning, communicators_across_nodes: across } = node.looked_at;
   const looked = counted(communicators, 'communicator');
   if (!seconds) return `No hang found on ${looked}. Late ranks are told when there is some history.`;
   return `Nothing found in the last ${roughly(seconds)}: ${looked}, ${whole(operations)} operations compared.` +
     (learning > 0 ? ` Late ranks can be found in ${roughly(learning)}.` : '') +
-    ` Not judged here: bandwidth${acrossNodes(node) ? `, and the network of ${counted(acrossNodes(node), 'communicator')} across nodes` : ''}. The alerts judge ${acrossNodes(node) ? 'them' : 'it'}: see nccl-exporter job.`;
+    ` Not judged here: bandwidth${across ? `, and the network of ${counted(across, 'communicator')} across nodes` : ''}. The alerts do: see nccl-exporter job.`;
 };
 
 const worst = details();
