@@ -37,6 +37,13 @@ constexpr char kHead[] = "| offset | bytes | field |\n|---:|---:|---|\n";
 
 #define FIELD(type, field) Row(#field, offsetof(layout::type, field), sizeof(layout::type::field))
 
+TEST(LayoutDocument, IsOfThisVersion) {
+  const std::string version = std::to_string(layout::kMajor) + '.' + std::to_string(layout::kMinor);
+  const std::string text = Content("proto/README.md");
+  EXPECT_NE(text.find("## Layout of the segment, version " + version + '\n'), std::string::npos);
+  EXPECT_NE(text.find("\"1.1\" to \"" + version + "\" mark fields"), std::string::npos);
+}
+
 TEST(LayoutDocument, ShowsTheHeader) {
   ExpectTable("proto/README.md",
               kHead + FIELD(SegmentHeader, version) + FIELD(SegmentHeader, magic) +
