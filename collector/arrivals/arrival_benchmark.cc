@@ -9,6 +9,7 @@
 
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <memory>
 #include <vector>
 
@@ -42,8 +43,10 @@ class RankSegment {
     writer_.WriteTo(path);
     SegmentError error{};
     std::string detail;
+    const std::filesystem::path place(path);
+    const FileDescriptor folder(::open(place.parent_path().c_str(), O_PATH | O_DIRECTORY));
     file_ = std::make_shared<const SegmentFile>(
-        SegmentFile::Open(AT_FDCWD, path, &error, &detail).value());
+        SegmentFile::Open(folder.number(), place.filename(), &error, &detail).value());
     const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
     bytes_ = static_cast<char*>(::mmap(nullptr, writer_.bytes().size(), PROT_READ | PROT_WRITE,
                                        MAP_SHARED, file.number(), 0));
@@ -52,12 +55,13 @@ class RankSegment {
   RankSegment(const RankSegment&) = delete;
   RankSegment& operator=(const RankSegment&) = delete;
 
-  void Complete(size_t slot, uint64_t ticket, uint64_t start_ns) {
+  void Complete(size_t slot, uint64_t ticket, uint64_t start_ns, uint64_t stop_ns) {
     const size_t at =
         writer_.CompletionAt(slot, (ticket - 1) % SegmentWriterV1::kCompletionEntries);
-    const uint64_t words[8] = {
-        ticket,           uint64_t{4} << 56 | ticket, start_ns - 9000, start_ns,
-        start_ns + 60000, start_ns + 65000,           1048576,         1};
+    const uint64_t words[8] = {ticket,          uint64_t{4} << 56 | ticket,
+                               start_ns - 9000, start_ns,
+                               stop_ns,         stop_ns + 5000,
+                               1048576,         1};
     std::memcpy(bytes_ + at, words, sizeof(words));
   }
   const std::shared_ptr<const SegmentFile>& file() const { return file_; }
@@ -94,8 +98,10 @@ void BM_ArrivalInterval(benchmark::State& state) {
       const size_t slot = operations++ % communicators;
       const uint64_t ticket = ++tickets[slot];
       now_ns += kPeriodNs;
+      // All ranks leave a collective together.
       for (size_t rank = 0; rank < ranks.size(); ++rank) {
-        ranks[rank]->Complete(slot, ticket, now_ns + (rank + ticket) % kRanks * 5000);
+        ranks[rank]->Complete(slot, ticket, now_ns + (rank + ticket) % kRanks * 5000,
+                              now_ns + 90000);
       }
     }
   };

@@ -28,9 +28,7 @@ FileStamp::FileStamp(const struct stat& status)
 
 std::optional<SegmentFile> SegmentFile::Open(int directory, const std::string& name,
                                              SegmentError* error, std::string* detail) {
-  constexpr int kFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-  FileDescriptor descriptor = directory == AT_FDCWD ? FileDescriptor(::open(name.c_str(), kFlags))
-                                                    : OpenInside(directory, name.c_str(), O_RDONLY);
+  FileDescriptor descriptor = OpenInside(directory, name.c_str(), O_RDONLY);
   if (!descriptor.is_open()) {
     const bool is_other = errno == ELOOP || errno == EXDEV;
     *error = is_other ? SegmentError::kNotARegularFile : SegmentError::kOpenFailed;

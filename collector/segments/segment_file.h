@@ -42,9 +42,9 @@ struct FileStamp {
 
 class SegmentFile : public SegmentSource {
  public:
-  // Opens `name`, relative to the directory that is open as `directory` (AT_FDCWD: the working
-  // directory). Never follows a link, never waits for a FIFO's other end, and in an open directory
-  // does not leave its mount. On failure `error` and `detail` are set.
+  // Opens `name` in the directory that is open as `directory`. Never follows a link, never waits
+  // for a FIFO's other end, and does not leave the directory's mount. On failure `error` and
+  // `detail` are set.
   static std::optional<SegmentFile> Open(int directory, const std::string& name,
                                          SegmentError* error, std::string* detail);
 

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "collector/reader/segment_reader.h"
+#include "collector/segments/file_descriptor.h"
 #include "collector/testing/lock_holder.h"
 #include "collector/testing/scratch_directory.h"
 #include "collector/testing/segment_writer_v1.h"
@@ -31,7 +32,8 @@ class SegmentFileTest : public testing::Test {
   }
 
   std::optional<SegmentFile> Open() {
-    return SegmentFile::Open(AT_FDCWD, path_, &error_, &detail_);
+    const FileDescriptor folder(::open(directory_.path().c_str(), O_PATH | O_DIRECTORY));
+    return SegmentFile::Open(folder.number(), "x.seg", &error_, &detail_);
   }
 
   ScratchDirectory directory_;

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "collector/arrivals/arrival_observer.h"
+#include "collector/segments/file_descriptor.h"
 #include "collector/testing/scratch_directory.h"
 #include "collector/testing/segment_writer_v1.h"
 
@@ -41,7 +42,9 @@ class ArrivalFixture : public testing::Test {
     Open(rank, 0, id);
     SegmentError error{};
     std::string detail;
-    std::optional<SegmentFile> file = SegmentFile::Open(AT_FDCWD, Path(rank), &error, &detail);
+    const FileDescriptor folder(::open(scratch_.path().c_str(), O_PATH | O_DIRECTORY));
+    std::optional<SegmentFile> file =
+        SegmentFile::Open(folder.number(), NameOf(rank), &error, &detail);
     ASSERT_TRUE(file) << detail;
     process.file = std::make_shared<const SegmentFile>(std::move(*file));
   }
@@ -72,7 +75,8 @@ class ArrivalFixture : public testing::Test {
     Write(rank);
   }
   void Write(int rank) { processes_[rank].writer.WriteTo(Path(rank)); }
-  std::string Path(int rank) const { return scratch_.File(std::to_string(rank) + ".seg"); }
+  static std::string NameOf(int rank) { return std::to_string(rank) + ".seg"; }
+  std::string Path(int rank) const { return scratch_.File(NameOf(rank)); }
   static FileKey KeyOf(const Process& process) {
     return nccl_exporter::collector::KeyOf(process.file->Status());
   }
