@@ -59,11 +59,14 @@ def escaped(value):
 
 
 def rules(directory):
+    """Each rule by the series that Prometheus writes for it: an answer between two polls, which a busy machine has far apart, is still there."""
     for group in yaml.safe_load((directory / 'rules/nccl-exporter.rules.yml').read_text())['groups']:
         for rule in group['rules']:
-            severity = rule.get('labels', {}).get('severity')  # an alert may be a rule of each severity
-            name = f'{rule["alert"]} ({severity})' if 'alert' in rule else rule['record']
-            yield dashboards.Query(f'rule {name}', rule['expr'], True)
+            if 'record' in rule:
+                yield dashboards.Query(f'rule {rule["record"]}', rule['record'], False)
+            else:
+                severity = rule['labels']['severity']  # an alert may be a rule of each severity
+                yield dashboards.Query(f'rule {rule["alert"]} ({severity})', f'ALERTS{{alertname="{rule["alert"]}", severity="{severity}"}}', False)
 
 
 def values_of(series):
