@@ -72,7 +72,12 @@ void LateRanks::Follow(const collector::NodeSnapshot& node) {
     memory.last_seen_ns = now_ns_;
     memory.has_all_ranks = communicator.ranks.size() == communicator.key.ranks;
     memory.is_compared = communicator.ranks.size() > 1;
-    for (const RankOnNode& rank : communicator.ranks) processes_[rank.gpu()].last_seen_ns = now_ns_;
+    for (const RankOnNode& rank : communicator.ranks) {
+      ProcessMemory& process = processes_[rank.gpu()];
+      if (process.first_seen_ns == 0) process.first_seen_ns = now_ns_;
+      process.last_seen_ns = now_ns_;
+      process.is_compared |= memory.is_compared;
+    }
   }
   // A communicator or process that a snapshot missed is still the same.
   const auto is_gone = [&](const auto& entry) {
@@ -86,7 +91,10 @@ void LateRanks::BeginJudgement(int judgements_passed) {
   const auto shift = [&](auto&... judgements) {
     ((judgements = judgements_passed < kMostJudgements ? judgements << judgements_passed : 0), ...);
   };
-  for (auto& [key, process] : processes_) shift(process.culprit, process.straggler);
+  for (auto& [key, process] : processes_) {
+    shift(process.straggler);
+    Shift(process.evidence, judgements_passed);
+  }
   for (auto& [key, job] : jobs_) {
     shift(job.straggler, job.late);
     Shift(job.busy, judgements_passed);
@@ -98,8 +106,7 @@ void LateRanks::BeginJudgement(int judgements_passed) {
   for (auto& [key, communicator] : communicators_) {
     shift(communicator.uneven);
     for (auto& [rank, memory] : communicator.ranks) {
-      shift(memory.late, memory.straggler, memory.last_arriver);
-      Shift(memory.evidence, judgements_passed);
+      shift(memory.late, memory.straggler, memory.last_arriver, memory.culprit);
     }
     // Ranks that were not late lately take no memory.
     std::erase_if(communicator.ranks, [&](const auto& entry) {
@@ -162,54 +169,49 @@ LateRanks::CommunicatorMemory* LateRanks::Settled(const collector::CommunicatorK
   return now_ns_ - place->second.first_seen_ns < window.count() ? nullptr : &place->second;
 }
 
-bool LateRanks::IsWarm(const CommunicatorMemory& communicator, const RankMemory& rank) const {
-  if (now_ns_ - communicator.first_seen_ns >= times_.warm_up.count()) return true;
-  const auto process = processes_.find(rank.gpu);
-  if (process == processes_.end()) return false;
-  const Judgements before = Latest(2 * times_.warm_up) & ~Latest(times_.warm_up - times_.interval);
-  return std::popcount(process->second.culprit & before) >= times_.warm_judgements();
-}
-
 void LateRanks::Judge(LateCandidate candidate, int64_t realtime_ns) {
   CommunicatorMemory* const communicator = Settled(candidate.communicator, times_.window);
   if (communicator == nullptr) return;
   RankMemory& rank = communicator->ranks[candidate.rank];
+  ProcessMemory& process = processes_[candidate.gpu];
   rank.gpu = candidate.gpu;
   LateMeasures& measures = candidate.measures;
   if (Settled(candidate.communicator, times_.arrivals_window() + times_.window) == nullptr)
     measures.is_last_arriver = false;
   if (measures.is_culprit || measures.is_last_arriver) {
     // A run ends after late_for() without evidence.
-    const bool is_new = std::ranges::count(rank.evidence, 0) == std::ssize(rank.evidence) &&
+    const bool is_new = std::ranges::count(process.evidence, 0) == std::ssize(process.evidence) &&
                         (rank.last_arriver & Latest(times_.late_for())) == 0;
-    if (is_new) rank.taken.since_realtime_ns = realtime_ns;
+    if (is_new) process.late_since_realtime_ns = realtime_ns;
     static_cast<LateCandidate&>(rank.taken) = candidate;
+    rank.taken.since_realtime_ns = process.late_since_realtime_ns;
   }
   JobMemory& job = jobs_[JobKeyOf(candidate.communicator)];
   if (measures.is_late) rank.late |= 1;
   if (measures.is_late || measures.is_last_arriver) job.late |= 1;
   if (measures.is_straggler) {
     rank.straggler |= 1;
-    processes_[rank.gpu].straggler |= 1;
+    process.straggler |= 1;
     job.straggler |= 1;
   }
   if (measures.is_last_arriver) rank.last_arriver |= 1;
-  rank.evidence.resize(static_cast<size_t>(std::popcount(Latest(times_.late_for()))));
-  rank.evidence.front() = measures.is_culprit ? measures.cost : 0;
-  if (measures.is_culprit) processes_[rank.gpu].culprit |= 1;
+  if (measures.is_culprit) rank.culprit |= 1;
 }
 
-// comm_rank:nccl_straggler:evidence
-void LateRanks::AddEvidence(const CommunicatorMemory& communicator, RankMemory& rank) const {
-  if (rank.evidence.empty() || rank.evidence.front() == 0) return;
+// process:nccl_straggler:evidence
+void LateRanks::AddEvidence(const CommunicatorMemory& communicator, const RankMemory& rank) {
+  if ((rank.culprit & 1) == 0) return;
   const Judgements past = Latest(times_.history);
   const bool is_even_beside = std::popcount(rank.late & past) + times_.most_uneven() >=
                               std::popcount(communicator.uneven & past);
-  double& evidence = rank.evidence.front();
+  double evidence = 0;
   if (communicator.has_all_ranks && is_even_beside)
-    evidence = std::min(evidence, times_.most_evidence());
-  else
-    evidence = (rank.straggler & 1) != 0 ? std::min(evidence, times_.least_evidence()) : 0;
+    evidence = std::min(rank.taken.measures.cost, times_.most_evidence());
+  else if ((rank.straggler & 1) != 0)
+    evidence = std::min(rank.taken.measures.cost, times_.least_evidence());
+  std::vector<double>& of_process = processes_[rank.gpu].evidence;
+  of_process.resize(static_cast<size_t>(std::popcount(Latest(times_.late_for()))));
+  of_process.front() = std::max(of_process.front(), evidence);
 }
 
 // Conditions of the alerts: a proof, and kShareOfJudgements; or a last arriver in all judgements of
@@ -217,29 +219,32 @@ void LateRanks::AddEvidence(const CommunicatorMemory& communicator, RankMemory& 
 void LateRanks::Confirm() {
   const Judgements latest = Latest(times_.late_for()), past = Latest(times_.history);
   const Judgements unbroken = Latest(times_.hold);
+  for (const auto& [key, communicator] : communicators_) {
+    for (const auto& [number, rank] : communicator.ranks) AddEvidence(communicator, rank);
+  }
   for (auto& [key, communicator] : communicators_) {
     const JobMemory& job = jobs_[JobKeyOf(key)];
     const auto of_job = lost_gpus_.find(JobKeyOf(key));
     const LostGpus lost = of_job == lost_gpus_.end() ? LostGpus() : of_job->second;
     for (auto& [number, rank] : communicator.ranks) {
-      AddEvidence(communicator, rank);
-      if (!IsWarm(communicator, rank)) continue;
+      const ProcessMemory& process = processes_[rank.gpu];
+      if (now_ns_ - process.first_seen_ns < times_.warm_up.count()) continue;
       // Unequal work makes now this rank late, now that one: process:nccl_straggler:seldom.
-      const Judgements straggler = processes_[rank.gpu].straggler & past;
+      const Judgements straggler = process.straggler & past;
       const bool is_seldom =
           straggler != 0 &&
           std::popcount(straggler) < kShareOfJudgements * std::popcount(job.straggler & past);
       if (job.has_more_nodes && !WaitsMore(job, rank.taken.measures.cost)) continue;
       const bool is_straggler =
           (rank.straggler & 1) != 0 && !is_seldom &&
-          std::accumulate(rank.evidence.begin(), rank.evidence.end(), 0.0) >= times_.proof();
+          std::accumulate(process.evidence.begin(), process.evidence.end(), 0.0) >= times_.proof();
       const bool is_last_arriver = (rank.last_arriver & unbroken) == unbroken && !is_seldom;
       if (!is_straggler && !is_last_arriver) continue;
       // A rank that is late at the edge of a threshold is found in every other judgement: it stays
       // for as long as the alert keeps firing.
       rank.shown_until_ns = now_ns_ + times_.shown_for().count();
       rank.shown = rank.taken;
-      rank.shown.late_judgements = std::popcount((rank.straggler | rank.last_arriver) & latest);
+      rank.shown.late_judgements = std::popcount((process.straggler | rank.last_arriver) & latest);
       rank.shown.lost = lost;
       rank.shown.measures.is_straggler = is_straggler;
       rank.shown.measures.is_last_arriver = is_last_arriver;
@@ -258,11 +263,13 @@ std::vector<Finding> LateRanks::Findings(const collector::NodeSnapshot& node) co
 }
 
 double LateRanks::LearningSeconds() const {
-  int64_t latest = now_ns_ - times_.warm_up.count();
-  for (const auto& [key, communicator] : communicators_) {
-    if (communicator.is_compared) latest = std::max(latest, communicator.first_seen_ns);
-  }
-  return static_cast<double>(times_.warm_up.count() - (now_ns_ - latest)) / 1e9;
+  int64_t ready_ns = now_ns_;
+  const auto follow = [&](const auto& memory, Thresholds::Ns time) {
+    if (memory.is_compared) ready_ns = std::max(ready_ns, memory.first_seen_ns + time.count());
+  };
+  for (const auto& [key, communicator] : communicators_) follow(communicator, times_.window);
+  for (const auto& [key, process] : processes_) follow(process, times_.warm_up);
+  return static_cast<double>(ready_ns - now_ns_) / 1e9;
 }
 
 }  // namespace nccl_exporter::exporter

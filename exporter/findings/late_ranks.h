@@ -3,8 +3,9 @@
 // nccl_stragglers (docs/alerts.md) for the ranks of this node.
 //
 // A judgement takes some ranks for late (late_candidates.h). Evidence of judgements adds up
-// (comm_rank:nccl_straggler:evidence), and a finding needs a proof of it. A communicator that was
-// followed for less than `warm_up` has late ranks only if they were late in others before.
+// (process:nccl_straggler:evidence), and a finding needs a proof of it. Evidence belongs to a GPU of
+// a process, so it survives its communicators. A process that was followed for less than `warm_up`
+// is not late.
 //
 // Large costs are more evidence only in communicators that have all their ranks here: ranks of
 // other nodes may be late as often.
@@ -48,8 +49,8 @@ class LateRanks {
               int64_t monotonic_ns);
 
   std::vector<Finding> Findings(const collector::NodeSnapshot& node) const;
-  // Seconds until the communicator that was met last can have late ranks; 0: all can. Those with
-  // one rank on this node never can, and do not count.
+  // Seconds until the process and the communicator that were met last can be judged; 0: all can.
+  // Communicators with one rank on this node never can, and do not count.
   double LearningSeconds() const;
 
  private:
@@ -58,9 +59,12 @@ class LateRanks {
 
   // Memory of a GPU in all communicators, those that are gone included.
   struct ProcessMemory {
+    int64_t first_seen_ns = 0;
     int64_t last_seen_ns = 0;
-    Judgements culprit = 0;
+    bool is_compared = false;  // a communicator of it has several ranks here
     Judgements straggler = 0;
+    int64_t late_since_realtime_ns = 0;  // the first judgement of its evidence
+    std::vector<double> evidence;        // of the judgements of late_for(), the latest first
   };
   struct JobMemory {
     Judgements straggler = 0;     // in which any of its ranks here was one
@@ -74,10 +78,10 @@ class LateRanks {
     Judgements late = 0;  // victims included
     Judgements straggler = 0;
     Judgements last_arriver = 0;
-    std::vector<double> evidence;  // of the judgements of late_for(), the latest first
-    LateRank taken;                // as the latest judgement took it for late
-    LateRank shown;                // as it was found late
-    int64_t shown_until_ns = 0;    // 0: it was never found late
+    Judgements culprit = 0;
+    LateRank taken;              // as the latest judgement took it for late
+    LateRank shown;              // as it was found late
+    int64_t shown_until_ns = 0;  // 0: it was never found late
   };
   struct CommunicatorMemory {
     int64_t first_seen_ns = 0;
@@ -94,13 +98,12 @@ class LateRanks {
   // Null until the communicator was followed for `window`: its first calls, in which ranks differ
   // by seconds, and the backlog of its completion ring are not judged.
   CommunicatorMemory* Settled(const collector::CommunicatorKey& key, Thresholds::Ns window);
-  bool IsWarm(const CommunicatorMemory& communicator, const RankMemory& rank) const;
   void FollowJobs(const NodeRates& rates);
   // Compares ranks that are unequal by design with their past.
   void SubtractUsual(NodeRates& rates);
   void Judge(LateCandidate candidate, int64_t realtime_ns);
   // Called after all candidates of the judgement.
-  void AddEvidence(const CommunicatorMemory& communicator, RankMemory& rank) const;
+  void AddEvidence(const CommunicatorMemory& communicator, const RankMemory& rank);
   void Confirm();
   // Whether processes of the job wait more now than in its even judgements, by a part of `cost`.
   // They do not if the load of a rank elsewhere moved to one of this node. Where ranks here were

@@ -66,9 +66,6 @@ struct Thresholds {
   double most_evidence() const {
     return proof() / 0.999 / (static_cast<double>(window / interval) + 0.5);
   }
-  // Judgements before warm_up in which a rank must have been late in other communicators, to be
-  // found late in one that is younger.
-  int warm_judgements() const { return static_cast<int>(window / interval) + 1; }
   // Evidence of one judgement where ranks are often uneven: see most_uneven().
   double least_evidence() const { return std::min(most_evidence(), straggler_threshold); }
   // Judgements of `history` in which other ranks may have been uneven by chance. Load that moves
@@ -78,7 +75,7 @@ struct Thresholds {
   }
   // A late rank is late in three quarters of the judgements of this time in which any rank was.
   Ns history = shipped::kHistory;
-  // No rank of a communicator is late before that has been followed for this time.
+  // No rank is late before its process has been followed for this time.
   Ns warm_up = shipped::kWarmUp;
   // Collectives that are rarer than this are not part of every step.
   Ns longest_step = shipped::kLongestStep;

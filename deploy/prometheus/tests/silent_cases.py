@@ -135,11 +135,12 @@ def a_job_that_is_cancelled_in_the_middle_of_an_operation_is_not_told():
     return cluster, NOTHING_EVER
 
 
-def a_restart_with_new_communicators_is_not_told():
-    cluster = Cluster(2, 4, 30)
+def a_restart_with_new_processes_is_not_told():
+    cluster = Cluster(4, 4, 30)
     cluster.add('before', list(range(8)), alive=lambda t: t < 900)
-    cluster.add('after', list(range(8)), alive=lambda t: t >= 1000)
-    cluster.late = lambda rank, t: 0.4 if rank == 0 and 1000 <= t < 1240 else 0
+    cluster.add('after', list(range(8, 16)), alive=lambda t: t >= 1000)
+    cluster.alive = lambda rank, t: t < 900 if rank < 8 else t >= 1000
+    cluster.late = lambda rank, t: 0.4 if rank == 8 and 1000 <= t < 1240 else 0
     return cluster, NOTHING_EVER
 
 

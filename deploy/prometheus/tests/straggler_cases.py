@@ -187,5 +187,6 @@ def a_late_rank_is_named_where_communicators_are_made_anew_every_three_minutes()
     for turn in range(9):
         cluster.add(f'dp{turn}', list(range(8)), alive=lambda t, turn=turn: turn * 180 <= t < (turn + 1) * 180 - 15)
     cluster.late = lambda rank, t: 0.1 if rank == 6 and t > 600 else 0
-    return cluster, {15: [], 20.5: [rank_alert('NCCLStragglerRank', f'dp{turn}', 6, 1, 2) for turn in (5, 6)],
-                     26: [rank_alert('NCCLStragglerRank', f'dp{turn}', 6, 1, 2) for turn in (7, 8)]}
+    told = {minute: [rank_alert('NCCLStragglerRank', f'dp{turn}', 6, 1, 2) for turn in turns]
+            for minute, turns in {11.5: [3], 15: [3, 4], 20.5: [5, 6], 26: [7, 8]}.items()}
+    return cluster, {10.5: []} | told

@@ -33,7 +33,7 @@ def a_late_rank():
     return cluster, 15, {
         'NCCLStragglerRank': (RANK_6 | JOB | {'comm': comm, 'comm_name': 'dp', 'timing_source': 'kernel'}, {
             'summary': 'Job 42: global rank 6 (GPU 2 on gpu-node-1) makes 7 ranks wait, 20% of the time: waiting costs 1.4 GPUs of 8',
-            'description': f'The other ranks of communicator {comm} (dp) have waited for global rank 6 (GPU 2 on gpu-node-1) since {since(5.5)}.'
+            'description': f'The other ranks of communicator {comm} (dp) have waited for global rank 6 (GPU 2 on gpu-node-1) since {since(5)}.'
                            f' This costs them 20% of the time. {details}'}),
         'NCCLLastArriver': (RANK_6 | JOB | {'comm': comm, 'comm_name': 'dp', 'timing_source': 'kernel'}, {
             'summary': 'Job 42: global rank 6 (GPU 2 on gpu-node-1) arrives last on its node at 100% of the operations of dp',
@@ -48,7 +48,7 @@ def a_late_node():
     return cluster, 15, {
         'NCCLStragglerNode': (JOB | {'comm': comm, 'timing_source': 'kernel', 'hostname': 'gpu-node-2', 'job': 'nccl', 'instance': 'node2:9828'}, {
             'summary': 'Job 42: node gpu-node-2 makes 12 ranks wait, 10% of the time: waiting costs 1.2 GPUs of 16',
-            'description': f'The other ranks of communicator {comm} have waited for node gpu-node-2 (node2:9828) since {since(5.5)}. This costs them 10% of'
+            'description': f'The other ranks of communicator {comm} have waited for node gpu-node-2 (node2:9828) since {since(5)}. This costs them 10% of'
                            ' the time. All ranks of the node are late.'})}
 
 
@@ -59,7 +59,7 @@ def a_late_node_whose_lateness_many_collectives_of_a_step_count():
     return cluster, 15, {
         'NCCLStragglerNode': (JOB | {'comm': comm, 'timing_source': 'kernel', 'hostname': 'gpu-node-2', 'job': 'nccl', 'instance': 'node2:9828'}, {
             'summary': 'Job 42: node gpu-node-2 makes 12 ranks wait, 5% of the time: waiting costs 0.6 GPUs of 16',
-            'description': f'The other ranks of communicator {comm} have waited for node gpu-node-2 (node2:9828) since {since(5.5)}. This costs them 5% of'
+            'description': f'The other ranks of communicator {comm} have waited for node gpu-node-2 (node2:9828) since {since(5)}. This costs them 5% of'
                            ' the time. All ranks of the node are late.'})}
 
 

@@ -146,7 +146,7 @@ TEST(LateRanksTest, StaysForMinutesAfterTheEnd) {
   EXPECT_THAT(job.Named(), IsEmpty());
 }
 
-TEST(LateRanksTest, NamesNobodyBeforeACommunicatorWasFollowedForFiveMinutes) {
+TEST(LateRanksTest, NamesNobodyBeforeAProcessWasFollowedForFiveMinutes) {
   LateJob job(8);
   job.Make(kTp, "tp", FirstProcesses(8));
   job.Run(5, [&] { StepOfTp(job, 8, 5); });
@@ -157,6 +157,10 @@ TEST(LateRanksTest, NamesNobodyBeforeACommunicatorWasFollowedForFiveMinutes) {
   job.Run(20, [&] { StepOfTp(job, 8, 5); });
   EXPECT_THAT(job.Named(), ElementsAre(5));
   EXPECT_EQ(job.LearningSeconds(), 0);
+  // A new communicator of an old process is judged as soon as a window is full of it.
+  job.Make(kDp, "dp", FirstProcesses(8));
+  job.Run(5, [&] { StepOfTp(job, 8, 5); });
+  EXPECT_EQ(job.LearningSeconds(), 45);
 }
 
 TEST(LateRanksTest, AVictimInTpThatWaitsInDpIsNotTheCulprit) {
@@ -433,19 +437,26 @@ TEST(LateRanksTest, APairWhoseProcessesSendAndReceiveIsOfStages) {
   EXPECT_THAT(job.EverNamed(), IsEmpty());
 }
 
+// Those of 75 s have two judgements each, which are no proof.
 TEST(LateRanksTest, ALateRankIsNamedInCommunicatorsThatAreMadeAnew) {
-  for (const bool was_late_before : {false, true}) {
+  for (const int seconds : {75, 180}) {
     LateJob job(8);
-    size_t late = was_late_before ? 5 : kNobody;
-    for (uint64_t turn = 0; turn < 6; ++turn) {
-      if (turn == 4) late = 5;
-      job.Make(kDp + turn, "dp", FirstProcesses(8));
-      job.Run(180, [&] {
-        for (size_t i = 0; i < 8; ++i) job.Busy(i, kDp + turn, i == late ? 0.1 : 0.2);
-      });
-      if (turn == 4 && !was_late_before) break;
-    }
-    EXPECT_EQ(job.EverNamed().empty(), !was_late_before);
+    size_t late = kNobody;
+    uint64_t turn = 0;
+    const auto run = [&](int turns) {
+      for (int end = turns; end > 0; --end) {
+        job.Make(kDp + ++turn, "dp", FirstProcesses(8));
+        job.Run(seconds, [&] {
+          for (size_t i = 0; i < 8; ++i) job.Busy(i, kDp + turn, i == late ? 0.1 : 0.2);
+        });
+      }
+    };
+    run(600 / seconds);
+    EXPECT_THAT(job.EverNamed(), IsEmpty()) << seconds;
+    late = 5;
+    run(180 / seconds);
+    EXPECT_THAT(job.EverNamed(), Contains(5)) << seconds;
+    EXPECT_THAT(job.EverNamed(), Each(5)) << seconds;
   }
 }
 
