@@ -5,7 +5,6 @@
 #include <bit>
 #include <cstddef>
 #include <iterator>
-#include <numeric>
 
 #include "exporter/findings/late/busy_rates.h"
 #include "exporter/ledger/local_communicators.h"
@@ -19,6 +18,9 @@ constexpr double kShareOfJudgements = 0.75;
 constexpr int64_t kMostJudgements = 64;
 // Usual times are taken in one of so many: group nccl_ranks is evaluated as seldom.
 constexpr int64_t kJudgementsPerUsualTime = 4;
+
+// Load that moves on costs less than this part of what it cost.
+constexpr double kLeastOfCosts = 0.75;
 
 // The others wait longer by this part of what a late rank costs, at least; the rest is chance.
 constexpr double kShareOfCost = 0.25;
@@ -54,11 +56,7 @@ void LateRanks::Record(const collector::NodeSnapshot& node, const NodeHistory& h
   FollowJobs(rates);
   SubtractUsual(rates);
   const LateJudgement judgement = JudgeLateRanks(rates, times_);
-  for (const collector::CommunicatorKey& key : judgement.uneven) {
-    jobs_[JobKeyOf(key)].late |= 1;
-    if (CommunicatorMemory* const communicator = Settled(key, times_.window))
-      communicator->uneven |= 1;
-  }
+  for (const collector::CommunicatorKey& key : judgement.uneven) jobs_[JobKeyOf(key)].late |= 1;
   for (const LateCandidate& candidate : judgement.candidates)
     Judge(candidate, node.taken_realtime_ns);
   Confirm();
@@ -70,7 +68,6 @@ void LateRanks::Follow(const collector::NodeSnapshot& node) {
     CommunicatorMemory& memory = place->second;
     if (is_new) memory.first_seen_ns = now_ns_;
     memory.last_seen_ns = now_ns_;
-    memory.has_all_ranks = communicator.ranks.size() == communicator.key.ranks;
     memory.is_compared = communicator.ranks.size() > 1;
     for (const RankOnNode& rank : communicator.ranks) {
       ProcessMemory& process = processes_[rank.gpu()];
@@ -93,7 +90,7 @@ void LateRanks::BeginJudgement(int judgements_passed) {
   };
   for (auto& [key, process] : processes_) {
     shift(process.straggler);
-    Shift(process.evidence, judgements_passed);
+    Shift(process.costs, judgements_passed);
   }
   for (auto& [key, job] : jobs_) {
     shift(job.straggler, job.late);
@@ -104,9 +101,8 @@ void LateRanks::BeginJudgement(int judgements_passed) {
     return job.late == 0 && std::ranges::all_of(job.busy, [](double busy) { return busy == 0; });
   });
   for (auto& [key, communicator] : communicators_) {
-    shift(communicator.uneven);
     for (auto& [rank, memory] : communicator.ranks) {
-      shift(memory.late, memory.straggler, memory.last_arriver, memory.culprit);
+      shift(memory.late, memory.straggler, memory.last_arriver);
     }
     // Ranks that were not late lately take no memory.
     std::erase_if(communicator.ranks, [&](const auto& entry) {
@@ -178,10 +174,9 @@ void LateRanks::Judge(LateCandidate candidate, int64_t realtime_ns) {
   LateMeasures& measures = candidate.measures;
   if (Settled(candidate.communicator, times_.arrivals_window() + times_.window) == nullptr)
     measures.is_last_arriver = false;
-  if (measures.is_culprit || measures.is_last_arriver) {
-    // A run ends after late_for() without evidence.
-    const bool is_new = std::ranges::count(process.evidence, 0) == std::ssize(process.evidence) &&
-                        (rank.last_arriver & Latest(times_.late_for())) == 0;
+  if (measures.is_straggler || measures.is_last_arriver) {
+    // A run ends after late_for() in which the rank was not late.
+    const bool is_new = ((process.straggler | rank.last_arriver) & Latest(times_.late_for())) == 0;
     if (is_new) process.late_since_realtime_ns = realtime_ns;
     static_cast<LateCandidate&>(rank.taken) = candidate;
     rank.taken.since_realtime_ns = process.late_since_realtime_ns;
@@ -192,36 +187,18 @@ void LateRanks::Judge(LateCandidate candidate, int64_t realtime_ns) {
   if (measures.is_straggler) {
     rank.straggler |= 1;
     process.straggler |= 1;
+    process.costs.resize(static_cast<size_t>(std::popcount(Latest(times_.hold))));
+    process.costs.front() = std::max(process.costs.front(), measures.cost);
     job.straggler |= 1;
   }
   if (measures.is_last_arriver) rank.last_arriver |= 1;
-  if (measures.is_culprit) rank.culprit |= 1;
 }
 
-// process:nccl_straggler:evidence
-void LateRanks::AddEvidence(const CommunicatorMemory& communicator, const RankMemory& rank) {
-  if ((rank.culprit & 1) == 0) return;
-  const Judgements past = Latest(times_.history);
-  const bool is_even_beside = std::popcount(rank.late & past) + times_.most_uneven() >=
-                              std::popcount(communicator.uneven & past);
-  double evidence = 0;
-  if (communicator.has_all_ranks && is_even_beside)
-    evidence = std::min(rank.taken.measures.cost, times_.most_evidence());
-  else if ((rank.straggler & 1) != 0)
-    evidence = std::min(rank.taken.measures.cost, times_.least_evidence());
-  std::vector<double>& of_process = processes_[rank.gpu].evidence;
-  of_process.resize(static_cast<size_t>(std::popcount(Latest(times_.late_for()))));
-  of_process.front() = std::max(of_process.front(), evidence);
-}
-
-// Conditions of the alerts: a proof, and kShareOfJudgements; or a last arriver in all judgements of
-// `hold`.
+// Conditions of the alerts: late in late_judgements() of late_for(), and no less than a while ago;
+// or a last arriver in all judgements of `hold`; and kShareOfJudgements.
 void LateRanks::Confirm() {
   const Judgements latest = Latest(times_.late_for()), past = Latest(times_.history);
   const Judgements unbroken = Latest(times_.hold);
-  for (const auto& [key, communicator] : communicators_) {
-    for (const auto& [number, rank] : communicator.ranks) AddEvidence(communicator, rank);
-  }
   for (auto& [key, communicator] : communicators_) {
     const JobMemory& job = jobs_[JobKeyOf(key)];
     const auto of_job = lost_gpus_.find(JobKeyOf(key));
@@ -237,7 +214,8 @@ void LateRanks::Confirm() {
       if (job.has_more_nodes && !WaitsMore(job, rank.taken.measures.cost)) continue;
       const bool is_straggler =
           (rank.straggler & 1) != 0 && !is_seldom &&
-          std::accumulate(process.evidence.begin(), process.evidence.end(), 0.0) >= times_.proof();
+          std::popcount(process.straggler & latest) >= times_.late_judgements() &&
+          process.costs.front() >= kLeastOfCosts * std::ranges::max(process.costs);
       const bool is_last_arriver = (rank.last_arriver & unbroken) == unbroken && !is_seldom;
       if (!is_straggler && !is_last_arriver) continue;
       // A rank that is late at the edge of a threshold is found in every other judgement: it stays

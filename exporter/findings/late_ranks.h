@@ -2,13 +2,9 @@
 // LateRanks, ranks that the others of a communicator wait for again and again: the rules of group
 // nccl_stragglers (docs/alerts.md) for the ranks of this node.
 //
-// A judgement takes some ranks for late (late_candidates.h). Evidence of judgements adds up
-// (process:nccl_straggler:evidence), and a finding needs a proof of it. Evidence belongs to a GPU of
-// a process, so it survives its communicators. A process that was followed for less than `warm_up`
-// is not late.
-//
-// Large costs are more evidence only in communicators that have all their ranks here: ranks of
-// other nodes may be late as often.
+// A judgement takes some ranks for late (late_candidates.h). A finding needs several of them
+// (docs/alerts.md, "Proof"). They belong to a GPU of a process, so they survive its communicators.
+// A process that was followed for less than `warm_up` is not late.
 #pragma once
 
 #include <cstdint>
@@ -63,8 +59,8 @@ class LateRanks {
     int64_t last_seen_ns = 0;
     bool is_compared = false;  // a communicator of it has several ranks here
     Judgements straggler = 0;
-    int64_t late_since_realtime_ns = 0;  // the first judgement of its evidence
-    std::vector<double> evidence;        // of the judgements of late_for(), the latest first
+    int64_t late_since_realtime_ns = 0;  // the first judgement of the run
+    std::vector<double> costs;  // as straggler, of the judgements of `hold`, the latest first
   };
   struct JobMemory {
     Judgements straggler = 0;     // in which any of its ranks here was one
@@ -78,7 +74,6 @@ class LateRanks {
     Judgements late = 0;  // victims included
     Judgements straggler = 0;
     Judgements last_arriver = 0;
-    Judgements culprit = 0;
     LateRank taken;              // as the latest judgement took it for late
     LateRank shown;              // as it was found late
     int64_t shown_until_ns = 0;  // 0: it was never found late
@@ -86,9 +81,7 @@ class LateRanks {
   struct CommunicatorMemory {
     int64_t first_seen_ns = 0;
     int64_t last_seen_ns = 0;
-    Judgements uneven = 0;       // in which a rank waited less, whether chance explains it or not
-    bool is_compared = false;    // it has several ranks here
-    bool has_all_ranks = false;  // here, so that a late one is known to be the only one
+    bool is_compared = false;  // it has several ranks here
     std::map<uint64_t, RankMemory> ranks;
     UsualTimes usual;  // of ranks that are unequal by design
   };
@@ -102,8 +95,6 @@ class LateRanks {
   // Compares ranks that are unequal by design with their past.
   void SubtractUsual(NodeRates& rates);
   void Judge(LateCandidate candidate, int64_t realtime_ns);
-  // Called after all candidates of the judgement.
-  void AddEvidence(const CommunicatorMemory& communicator, const RankMemory& rank);
   void Confirm();
   // Whether processes of the job wait more now than in its even judgements, by a part of `cost`.
   // They do not if the load of a rank elsewhere moved to one of this node. Where ranks here were

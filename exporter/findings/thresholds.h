@@ -52,27 +52,12 @@ struct Thresholds {
   Ns losses_window = shipped::kBandwidthWindow;
   // An alert fires after this time.
   Ns hold = shipped::kHold;
-  // Evidence that a rank is late adds up over this time.
+  // Judgements of this time say whether a rank is late.
   Ns late_for() const { return 2 * hold; }
   // A late rank is shown for this time after the last judgement that found it.
   Ns shown_for() const { return 3 * hold; }
-  // So much evidence is a proof: a rank that costs no more than straggler_threshold is late for
-  // `hold`. The last digits of sums differ, so it is a little less.
-  double proof() const {
-    return 0.999 * static_cast<double>(hold / interval) * straggler_threshold;
-  }
-  // Evidence of one judgement at most. A single long wait is in the rates of window / interval
-  // judgements, and is no proof.
-  double most_evidence() const {
-    return proof() / 0.999 / (static_cast<double>(window / interval) + 0.5);
-  }
-  // Evidence of one judgement where ranks are often uneven: see most_uneven().
-  double least_evidence() const { return std::min(most_evidence(), straggler_threshold); }
-  // Judgements of `history` in which other ranks may have been uneven by chance. Load that moves
-  // between ranks, such as that of experts, stays at each for a minute, and proves nothing.
-  int most_uneven() const {
-    return static_cast<int>(0.15 * static_cast<double>(history / interval));
-  }
+  // A late rank is late in so many judgements of late_for().
+  int late_judgements() const { return static_cast<int>(hold / interval); }
   // A late rank is late in three quarters of the judgements of this time in which any rank was.
   Ns history = shipped::kHistory;
   // No rank is late before its process has been followed for this time.

@@ -49,7 +49,7 @@ SOMETIMES = {'rule comm_rank:nccl_hang:unseen', 'rule comm:nccl_p2p_operations:u
              # A daemon in a PID namespace of its own, as of a test in a container, counts no processes.
              'nccl-exporter / Processes measured / A', 'nccl-exporter / Processes measured / A (one job)',
              'rule process:nccl_wait_for_late:max', 'rule comm_rank:nccl_wait_for_late:max',
-             'rule comm:nccl_steps:missing', 'rule process:nccl_straggler:seldom', 'rule comm_rank:nccl_busy_seconds:per_send',
+             'rule process:nccl_straggler:seldom', 'rule comm_rank:nccl_busy_seconds:per_send',
              'rule comm_rank:nccl_busy_seconds:usual', 'rule comm_rank:nccl_busy_seconds:expected'}
 
 

@@ -16,7 +16,7 @@ def the_late_one_of_a_pair_is_named_across_nodes():
 
 def a_late_rank_is_named_without_a_break_while_the_load_of_experts_moves_around():
     told = [rank_alert('NCCLStragglerRank', 'fsdp', 0, 0, 0), rank_alert('NCCLLastArriver', 'fsdp', 0, 0, 0)]
-    beside = told + [rank_alert('NCCLStragglerRank', 'ep0', 0, 0, 0)]  # which waits for it, too, now and then
+    beside = told + [rank_alert('NCCLStragglerRank', 'ep0', 0, 0, 0)]  # ep0 waits for it, too, now and then
     return experts(15, 0), {4.75: []} | {minute: told for minute in (8, 10)} | {minute: beside for minute in (11, 12, 13, 14)}
 
 

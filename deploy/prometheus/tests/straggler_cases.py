@@ -96,10 +96,10 @@ def a_late_rank_is_named_while_an_old_daemon_serves_it():
     return cluster, {10: [], 12.5: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)]}
 
 
-def a_rank_that_is_late_by_11_percent_is_named_in_75_seconds():
+def a_rank_that_is_late_by_11_percent_is_named_in_105_seconds():
     cluster = data_parallel(12)
     cluster.late = lambda rank, t: 0.11 if rank == 6 and t > 600 else 0
-    return cluster, {10.75: [], 11.25: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)]}
+    return cluster, {11.25: [], 11.75: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)]}
 
 
 def late_by_two_fifths(seen_late):
@@ -107,21 +107,21 @@ def late_by_two_fifths(seen_late):
     cluster = data_parallel(13, 4)
     cluster.seen_late = {seen_late}
     cluster.late = lambda rank, t: 0.4 if rank == 6 and t > 600 else 0
-    return cluster, {10.5: []} | every_evaluation(11.25, 12, [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)])
+    return cluster, {11.25: []} | every_evaluation(12.25, 12.5, [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)])
 
 
-def a_late_rank_is_named_in_75_seconds_though_another_node_is_scraped_later():
+def a_late_rank_is_named_in_135_seconds_though_another_node_is_scraped_later():
     return late_by_two_fifths(seen_late=3)
 
 
-def a_late_rank_is_named_in_75_seconds_and_not_its_node_though_it_is_scraped_later():
+def a_late_rank_is_named_in_135_seconds_and_not_its_node_though_it_is_scraped_later():
     return late_by_two_fifths(seen_late=1)
 
 
-def a_rank_that_makes_steps_longer_by_a_tenth_is_named_in_75_seconds():
+def a_rank_that_makes_steps_longer_by_a_tenth_is_named_in_105_seconds():
     cluster = data_parallel(12)
     cluster.late = lambda rank, t: 0.1 / 1.1 if rank == 6 and t > 600 else 0
-    return cluster, {10.75: [], 11.25: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)]}
+    return cluster, {11.25: [], 11.75: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)]}
 
 
 def a_rank_that_is_late_by_4_percent_needs_more_evaluations():
@@ -130,22 +130,22 @@ def a_rank_that_is_late_by_4_percent_needs_more_evaluations():
     return cluster, {11.25: [], 12: [rank_alert('NCCLStragglerRank', 'dp', 6, 1, 2)]}
 
 
-def a_node_that_is_late_by_a_fifth_is_named_within_a_minute():
+def a_node_that_is_late_by_a_fifth_is_named_in_105_seconds():
     cluster = data_parallel(12, 4)
     cluster.late = lambda rank, t: 0.2 if cluster.node(rank) == 2 and t > 600 else 0
-    return cluster, {10.5: [], 11: [alert('NCCLStragglerNode', hostname='gpu-node-2')]}
+    return cluster, {11.25: [], 11.75: [alert('NCCLStragglerNode', hostname='gpu-node-2')]}
 
 
-def a_node_that_is_late_by_11_percent_is_named_in_75_seconds():
+def a_node_that_is_late_by_11_percent_is_named_in_105_seconds():
     cluster = data_parallel(12, 4)
     cluster.late = lambda rank, t: 0.11 if cluster.node(rank) == 2 and t > 600 else 0
-    return cluster, {10.75: [], 11.25: [alert('NCCLStragglerNode', hostname='gpu-node-2')]}
+    return cluster, {11.25: [], 11.75: [alert('NCCLStragglerNode', hostname='gpu-node-2')]}
 
 
-def two_late_ranks_are_named_within_a_minute():
+def two_late_ranks_are_named_in_105_seconds():
     cluster = data_parallel(13, 4)
     cluster.late = lambda rank, t: 0.2 if rank in (2, 6) and t > 600 else 0
-    return cluster, {10.75: [], 11: [rank_alert('NCCLStragglerRank', 'dp', rank, rank // 4, 2) for rank in (2, 6)]}
+    return cluster, {11.25: [], 11.75: [rank_alert('NCCLStragglerRank', 'dp', rank, rank // 4, 2) for rank in (2, 6)]}
 
 
 def a_rank_with_a_long_wait_every_four_minutes_is_not_named():
@@ -188,5 +188,5 @@ def a_late_rank_is_named_where_communicators_are_made_anew_every_three_minutes()
         cluster.add(f'dp{turn}', list(range(8)), alive=lambda t, turn=turn: turn * 180 <= t < (turn + 1) * 180 - 15)
     cluster.late = lambda rank, t: 0.1 if rank == 6 and t > 600 else 0
     told = {minute: [rank_alert('NCCLStragglerRank', f'dp{turn}', 6, 1, 2) for turn in turns]
-            for minute, turns in {11.5: [3], 15: [3, 4], 20.5: [5, 6], 26: [7, 8]}.items()}
+            for minute, turns in {13.5: [4], 15: [4], 20.5: [5, 6], 26: [7, 8]}.items()}
     return cluster, {10.5: []} | told

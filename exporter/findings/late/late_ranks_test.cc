@@ -59,7 +59,7 @@ TEST(LateRanksTest, NamesTheRankThatTheOthersWaitFor) {
 
 TEST(LateRanksTest, NamesTheSoonerTheMoreARankCosts) {
   for (const auto& [deficit, seconds] :
-       {std::pair(0.15, 60), {0.091, 60}, {0.05, 75}, {0.034, 120}}) {
+       {std::pair(0.15, 90), {0.091, 90}, {0.05, 105}, {0.034, 120}}) {
     LateJob job(8);
     job.Make(kTp, "tp", FirstProcesses(8));
     job.Run(425, [&] { StepOfTp(job, 8, kNobody); });
@@ -68,6 +68,20 @@ TEST(LateRanksTest, NamesTheSoonerTheMoreARankCosts) {
     EXPECT_THAT(job.EverNamed(), IsEmpty()) << deficit;
     job.Run(15, work);
     EXPECT_THAT(job.Named(), ElementsAre(5)) << deficit;
+  }
+}
+
+// Load stays at a rank for a minute. Its rates are in six judgements, and decrease in the last ones.
+TEST(LateRanksTest, AMinuteOfOneRankProvesNothing) {
+  for (const double deficit : {0.1, 0.15, 0.2}) {
+    for (const int before : {420, 425, 430}) {
+      LateJob job(8);
+      job.Make(kTp, "tp", FirstProcesses(8));
+      job.Run(before, [&] { StepOfTp(job, 8, kNobody); });
+      job.Run(60, [&] { StepOfTp(job, 8, 5, deficit); });
+      job.Run(120, [&] { StepOfTp(job, 8, kNobody); });
+      EXPECT_THAT(job.EverNamed(), IsEmpty()) << deficit << " " << before;
+    }
   }
 }
 
@@ -86,7 +100,7 @@ TEST(LateRanksTest, TwoRanksThatCostATenthAreNamedAsSoonAsOne) {
   LateJob job(16);
   job.Make(kTp, "tp", FirstProcesses(16));
   job.Run(425, [&] { StepOfTp(job, 16, kNobody); });
-  job.Run(60, [&] {
+  job.Run(90, [&] {
     for (size_t i = 0; i < 16; ++i) job.Busy(i, kTp, i == 3 ? 0.05 : i == 9 ? 0.1 : 0.2);
   });
   EXPECT_THAT(job.Named(), ElementsAre(3, 9));
@@ -412,7 +426,7 @@ TEST(LateRanksTest, NamesTheLateOneOfTwoAndOfThreeRanks) {
     LateJob job(ranks);
     job.Make(kTp, "tp", FirstProcesses(ranks));
     job.Run(420, [&] { StepOfTp(job, ranks, kNobody); });
-    job.Run(90, [&] { StepOfTp(job, ranks, 1); });
+    job.Run(105, [&] { StepOfTp(job, ranks, 1); });
     EXPECT_THAT(job.Named(), ElementsAre(1));
   }
 }
