@@ -205,7 +205,7 @@ class Counting(unittest.TestCase):
 
     def test_by_default_all_is_warm_when_the_measured_time_begins(self):
         offsets = [servers.seconds_of(selector.split()[-1]) for selector in rules_scale.with_long_offset(servers.rules_of(RULES))]
-        self.assertEqual(len(offsets), 8)
+        self.assertEqual(len(offsets), 6)
         warm = rules_scale.DURATION - rules_scale.STEADY
         self.assertLessEqual(max(offsets) + 2 * rules_scale.INTERVAL, warm)
         cluster = played_cluster.Cluster(NODES, EPOCH)
