@@ -111,7 +111,7 @@ void RaiseDescriptorLimit() {
 // Large blocks, such as answers, go back to the system when they are freed: left to itself, glibc
 // takes them from the heap after the first one, and keeps up to 64 MiB (mallopt(3)).
 void UseOneHeap() {
-  constexpr int kLargeBlockBytes = 1 << 20;
+  constexpr int kLargeBlockBytes = 128 << 10;
   constexpr int kKeptBytes = 8 << 20;
   mallopt(M_ARENA_MAX, 1);
   mallopt(M_MMAP_THRESHOLD, kLargeBlockBytes);

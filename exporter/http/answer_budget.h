@@ -44,6 +44,10 @@ class AnswerBudget {
 
   size_t held() const;
 
+  // Held by the thread that writes a large answer: one is written at a time, because it takes
+  // several times its size meanwhile. Any thread.
+  std::unique_lock<std::mutex> WriteAlone() { return std::unique_lock(writing_mutex_); }
+
  private:
   struct State {
     std::mutex mutex{};
@@ -55,6 +59,7 @@ class AnswerBudget {
 
   const size_t limit_;
   const std::shared_ptr<State> state_ = std::make_shared<State>();  // bodies may outlive us
+  std::mutex writing_mutex_;
   std::mutex give_way_mutex_;
   std::function<bool()> give_way_;
 };

@@ -106,6 +106,7 @@ inline std::shared_ptr<const NodeApi::Bodies> NodeApi::Make(Write* write) {
   const auto bodies = std::make_shared<Bodies>();
   std::string text;
   {
+    const auto lock = budget_.WriteAlone();
     const std::shared_ptr<const collector::NodeSnapshot> node = books_.Take()->node;
     watch_.Read([&](const NodeJudge& judge) { text = write(*node, judge, facts_); });
   }

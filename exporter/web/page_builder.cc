@@ -57,6 +57,7 @@ void PageBuilder::Build(Round& round) {
                                [&](const auto& wanted) { return wanted.first.collect == collect; });
   };
   try {
+    const auto lock = budget_.WriteAlone();
     if (wants(Collect::kAlerts)) Encode(expose_(Collect::kAlerts), Collect::kAlerts, round);
     if (!wants(Collect::kWhole) && !wants(Collect::kDetail)) return;
     Exposition exposition = expose_(Collect::kWhole);
