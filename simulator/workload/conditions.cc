@@ -59,10 +59,13 @@ double Conditions::ComputeShare(const Incident& incident, int rank) const {
     case IncidentKind::kUneven:
       return share;
     case IncidentKind::kMoving: {
+      // Load moves on: a rank that is drawn twice in a row has it the first time only.
       const int64_t every_ns = std::max<int64_t>(1, Incident::Ns(incident[Setting::kEvery]));
-      const bool is_chosen =
-          HashRandom(seed_, began_ns_ / every_ns, rank, kChoice) % kMovingOneIn == 0;
-      return is_chosen ? share : 0;
+      const auto is_drawn = [&](int64_t turn) {
+        return HashRandom(seed_, turn, rank, kChoice) % kMovingOneIn == 0;
+      };
+      const int64_t turn = began_ns_ / every_ns;
+      return is_drawn(turn) && !is_drawn(turn - 1) ? share : 0;
     }
     case IncidentKind::kVarying:
       return share * variation;

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "simulator/workload/conditions.h"
 #include "simulator/workload/timeline.h"
 
 namespace nccl_exporter::sim {
@@ -238,6 +239,30 @@ TEST_F(IncidentTimeline, AnImbalanceThatMovesFavoursNobodyForLong) {
       share.begin(), share.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   EXPECT_GT(least->second, 0.15);
   EXPECT_LT(most->second - least->second, 0.06);
+}
+
+// Regresses: one rank in eight had the load for two turns in a row, and some for five.
+TEST_F(IncidentTimeline, AnImbalanceThatMovesIsAtNoRankTwiceInARow) {
+  const Incident moving = [] {
+    std::string error;
+    return ParseIncident("moving:percent=40,every=1", {.nodes = 8, .ranks_per_node = 8}, error)
+        .value();
+  }();
+  Conditions conditions({moving}, {.nodes = 8, .ranks_per_node = 8}, 33, kPeriod);
+  std::set<int> before;
+  size_t loaded = 0;
+  for (int turn = 0; turn < 100; ++turn) {
+    conditions.BeginStep(turn, turn * 1'000'000'000LL);
+    std::set<int> now;
+    for (int rank = 0; rank < 64; ++rank) {
+      if (conditions.ExtraComputeNs(rank) == 0) continue;
+      now.insert(rank);
+      EXPECT_FALSE(before.contains(rank)) << "rank " << rank << ", turn " << turn;
+    }
+    loaded += now.size();
+    before = now;
+  }
+  EXPECT_NEAR(static_cast<double>(loaded) / 6400, 7.0 / 64, 0.01);
 }
 
 TEST_F(IncidentTimeline, AWarmUpDiesAway) {
