@@ -58,7 +58,7 @@ constexpr std::array<IncidentTraits, kCountOf<IncidentKind>> kIncidents{{
     {IncidentKind::kUneven, "uneven", "rank=-1 node=-1 percent=10",
      "the rank, or the whole node, computes longer by design"},
     {IncidentKind::kMoving, "moving", "percent=10",
-     "about one rank in eight computes longer; the seed chooses other ranks every `every` seconds"},
+     "about one rank in nine computes longer; the seed chooses other ranks every `every` seconds"},
     {IncidentKind::kVarying, "varying", "percent=10",
      "each rank computes longer in every step, by a random share of up to `percent`"},
     {IncidentKind::kWarmUp, "warm-up", "percent=100",

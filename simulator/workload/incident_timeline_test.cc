@@ -243,12 +243,10 @@ TEST_F(IncidentTimeline, AnImbalanceThatMovesFavoursNobodyForLong) {
 
 // Regresses: one rank in eight had the load for two turns in a row, and some for five.
 TEST_F(IncidentTimeline, AnImbalanceThatMovesIsAtNoRankTwiceInARow) {
-  const Incident moving = [] {
-    std::string error;
-    return ParseIncident("moving:percent=40,every=1", {.nodes = 8, .ranks_per_node = 8}, error)
-        .value();
-  }();
-  Conditions conditions({moving}, {.nodes = 8, .ranks_per_node = 8}, 33, kPeriod);
+  const ClusterShape shape{.nodes = 8, .ranks_per_node = 8};
+  std::string error;
+  const Incident moving = ParseIncident("moving:percent=40,every=1", shape, error).value();
+  Conditions conditions({moving}, shape, 33, kPeriod);
   std::set<int> before;
   size_t loaded = 0;
   for (int turn = 0; turn < 100; ++turn) {
