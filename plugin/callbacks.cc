@@ -88,7 +88,6 @@ void Process::StopRare(Handle handle) {
   if (handle.bits == 0) return;
   Communicator* const owner = communicators_.OwnerOf(handle);
   switch (communicators_.KindOf(handle)) {
-    case HandleKind::kGroupApi:
     case HandleKind::kCapturedCall:
     case HandleKind::kUnfollowed:
       return;

@@ -183,7 +183,7 @@ template <bool kHasTimeStamp>
 
 [[gnu::always_inline]] inline void Process::StopOther(Handle handle) {
   const HandleKind kind = communicators_.KindOf(handle);
-  if (kind == HandleKind::kOperation || kind == HandleKind::kCall)
+  if (kind == HandleKind::kOperation || kind == HandleKind::kCall || kind == HandleKind::kGroupApi)
     return;  // "handed over", not "done"
   if (kind != HandleKind::kNetworkStep) return StopRare(handle);
   if (NetworkTimer* const network = NetworkOf(handle)) network->StopStep(handle.NetworkBits());
