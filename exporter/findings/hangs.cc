@@ -93,8 +93,9 @@ std::vector<Finding> FindingsOf(const GraphJob& job, int64_t taken_ns, bool is_h
 Severity SeverityOfLasting(const GraphJob& job, const HangMemory& memory, const Thresholds& times) {
   const bool is_critical =
       std::ranges::any_of(job.communicators, [&](const GraphCommunicator& communicator) {
-        return communicator.waited_ns >= times.critical_threshold.count() &&
-               communicator.waited_ns >= memory.Of(communicator.key).longest_wait_ns;
+        const int64_t waited_ns = communicator.waited_ns + times.held().count();
+        return waited_ns >= (times.critical_threshold + times.quiet).count() &&
+               waited_ns >= memory.Of(communicator.key).longest_wait_ns;
       });
   return is_critical ? Severity::kCritical : Severity::kWarning;
 }
@@ -111,10 +112,11 @@ std::vector<Finding> Hangs::Findings(const collector::NodeSnapshot& node) const 
   const int64_t taken_ns = node.taken_realtime_ns;
   std::vector<Finding> findings;
   const std::vector<CommunicatorOnNode> communicators = CommunicatorsWithFinalized(node);
-  const auto graphs = [&](std::chrono::nanoseconds threshold, Suspects suspects) {
-    return WaitGraphs(node, communicators, memory_, times_, threshold, suspects);
+  const auto graphs = [&](std::chrono::nanoseconds threshold, Suspects suspects,
+                          std::chrono::nanoseconds held = {}) {
+    return WaitGraphs(node, communicators, memory_, times_, threshold, suspects, held);
   };
-  const std::vector<GraphJob> hangs = graphs(times_.hang_threshold, Suspects::kAll),
+  const std::vector<GraphJob> hangs = graphs(times_.hang_threshold, Suspects::kAll, times_.held()),
                               halts = graphs(times_.halted(), Suspects::kHalted),
                               waits = graphs(times_.wait(), Suspects::kAll);
   // All graphs have the same jobs.

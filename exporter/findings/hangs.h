@@ -23,10 +23,10 @@ class Hangs {
   void Record(const collector::NodeSnapshot& node);
 
   // At most one finding per job and kind. A hang is a warning from Thresholds::wait() on. It is
-  // critical from hang_threshold on, and from halted() on if a dead or stopped rank is the cause.
-  // If the cause may go on by itself, or is not known here, it is critical from critical_threshold
-  // on, but not before it is longer than the waits that the communicator has survived. Without a
-  // Record(), ranks that are gone cannot be named.
+  // critical from hang_threshold and Thresholds::held() on, as the alert fires, and from halted() on
+  // if a dead or stopped rank is the cause. If the cause may go on by itself, or is not known here,
+  // it is critical from critical_threshold on, but not before it is longer than the waits that the
+  // communicator has survived. Without a Record(), ranks that are gone cannot be named.
   std::vector<Finding> Findings(const collector::NodeSnapshot& node) const;
 
   // Ranks that are gone and found no place in the memory, summed since the start.

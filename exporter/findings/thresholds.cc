@@ -137,6 +137,7 @@ Thresholds Thresholds::Scaled(double divisor) const {
     if (const auto* const time = std::get_if<Ns Thresholds::*>(&row.value)) divide(scaled.**time);
   }
   divide(scaled.step);
+  divide(scaled.quiet);
   return scaled;
 }
 

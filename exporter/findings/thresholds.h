@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 
+#include "exporter/ledger/ledger_times.h"
 #include "exporter/ledger/node_history.h"
 #include "exporter/ledger/shipped_thresholds.h"
 
@@ -22,9 +23,14 @@ struct Thresholds {
   Ns interval = shipped::kInterval;
   // Time between two snapshots that a judge takes into its history. Not in the file.
   Ns step = kHistoryStep;
+  // As LedgerTimes::quiet_ns. Not in the file.
+  Ns quiet = Ns(LedgerTimes().quiet_ns);
 
   // A rank hangs if nothing has moved on its communicator for this time.
   Ns hang_threshold = shipped::kHangThreshold;
+  // A hang holds for this time before it is an alert: the rules follow a communicator once it is
+  // quiet, and find its hang in two evaluations.
+  Ns held() const { return quiet + interval; }
   // A rank is shown to wait, as a warning, after this time. Saving a checkpoint takes longer.
   Ns wait() const { return hang_threshold / 4; }
   // A hang is critical from here on where its cause may go on by itself, such as a rank that saves

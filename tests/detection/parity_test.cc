@@ -7,14 +7,17 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <regex>
 #include <string>
+#include <utility>
 
 #include "collector/testing/scratch_directory.h"
+#include "exporter/findings/testing/hand_made_node.h"
 #include "exporter/findings/testing/late_job.h"
 
 namespace nccl_exporter::detection {
@@ -76,6 +79,39 @@ TEST_F(ParityTest, RulesAndJudgeCompareAStageWithItsPast) {
   EXPECT_THAT(result.differences, testing::IsEmpty());
   EXPECT_THAT(record.EverNamed(NamedFor::kLate),
               testing::Contains(std::pair<std::string, std::string>("5001", "1")));
+}
+
+// A copy whose CLOCK_MONOTONIC is that of this machine, by which ParityRecord dates the books.
+std::shared_ptr<collector::NodeSnapshot> WithClockOfThisMachine(collector::NodeSnapshot node,
+                                                                int64_t begin_ns) {
+  for (collector::ProcessSnapshot& process : node.processes) {
+    for (collector::CommunicatorSnapshot& communicator : process.communicators)
+      communicator.last_progress_monotonic_ns =
+          communicator.last_progress_realtime_ns - exporter::kNow + begin_ns;
+  }
+  return std::make_shared<collector::NodeSnapshot>(std::move(node));
+}
+
+// Regression: the judge named the culprit of a hang one evaluation before the rules. Rank 3 stops
+// to call, at each of the steps of an evaluation.
+TEST_F(ParityTest, RulesAndJudgeNameTheCulpritOfAHangInTheSameEvaluations) {
+  for (int stops_at = 105; stops_at < 120; stops_at += LateJob::kStepSeconds) {
+    ParityRecord record(1);
+    exporter::HandMadeNode job(4);
+    job.AddCommunicator("tp", {0, 1, 2, 3});
+    const int64_t begin_ns = std::chrono::steady_clock::now().time_since_epoch().count();
+    for (int seconds = 0; seconds < 360; seconds += LateJob::kStepSeconds) {
+      for (size_t i = 0; seconds < stops_at && i < 4; ++i) job.Complete(i, "tp", 2 - seconds);
+      if (seconds == stops_at) job.Start({0, 1, 2}, "tp", 2 - seconds);
+      record.Take(WithClockOfThisMachine(job.node, begin_ns), seconds / LateJob::kStepSeconds);
+      job.Wait(LateJob::kStepSeconds);
+    }
+    const ParityResult result = record.Compare(std::filesystem::absolute(kRules), scratch_.path());
+    EXPECT_EQ(result.evaluations, 24u);
+    EXPECT_THAT(result.differences, testing::IsEmpty()) << stops_at;
+    EXPECT_THAT(record.EverNamed(NamedFor::kHang),
+                testing::ElementsAre(std::pair<std::string, std::string>("1003", "3")));
+  }
 }
 
 TEST_F(ParityTest, OtherRulesDiffer) {

@@ -66,7 +66,8 @@ std::vector<CommunicatorOnNode> CommunicatorsWithFinalized(const collector::Node
 std::vector<GraphJob> WaitGraphs(const collector::NodeSnapshot& node,
                                  const std::vector<CommunicatorOnNode>& communicators,
                                  const HangMemory& memory, const Thresholds& times,
-                                 std::chrono::nanoseconds threshold, Suspects suspects) {
+                                 std::chrono::nanoseconds threshold, Suspects suspects,
+                                 std::chrono::nanoseconds held) {
   std::map<JobKey, GraphJob> jobs;
   const std::set<collector::FileKey> cut = CutProcesses(node);
   for (const CommunicatorOnNode& found : communicators) {
@@ -88,7 +89,7 @@ std::vector<GraphJob> WaitGraphs(const collector::NodeSnapshot& node,
   }
   std::vector<GraphJob> graphs;
   for (auto& [key, job] : jobs) {
-    ApplyWaitRules(job, node.taken_realtime_ns, times, threshold, suspects);
+    ApplyWaitRules(job, node.taken_realtime_ns - held.count(), times, threshold, suspects);
     graphs.push_back(std::move(job));
   }
   return graphs;

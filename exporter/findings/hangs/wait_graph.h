@@ -79,16 +79,17 @@ struct GraphJob {
 std::vector<CommunicatorOnNode> CommunicatorsWithFinalized(const collector::NodeSnapshot& node);
 
 // The graphs of all jobs of `node`, of `communicators` with finalized ranks. `threshold` is the age
-// of a hang. They point into `node` and `memory`.
+// of a hang, which it had `held` before the snapshot. They point into `node` and `memory`.
 std::vector<GraphJob> WaitGraphs(const collector::NodeSnapshot& node,
                                  const std::vector<CommunicatorOnNode>& communicators,
                                  const HangMemory& memory, const Thresholds& times,
-                                 std::chrono::nanoseconds threshold, Suspects suspects);
+                                 std::chrono::nanoseconds threshold, Suspects suspects,
+                                 std::chrono::nanoseconds held = {});
 
 // The rules over one job: finds the waits, culprits and other states of its ranks and
-// communicators. The time grows with ranks plus operations in flight, whatever a process wrote into
-// them.
-void ApplyWaitRules(GraphJob& job, int64_t taken_realtime_ns, const Thresholds& times,
+// communicators. Ages are those at `at_realtime_ns`. The time grows with ranks plus operations in
+// flight, whatever a process wrote into them.
+void ApplyWaitRules(GraphJob& job, int64_t at_realtime_ns, const Thresholds& times,
                     std::chrono::nanoseconds threshold, Suspects suspects);
 
 }  // namespace nccl_exporter::exporter

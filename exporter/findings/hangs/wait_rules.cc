@@ -49,11 +49,11 @@ const collector::InFlightOperation* WaitedIn(const collector::CommunicatorSnapsh
 
 class JobJudge {
  public:
-  JobJudge(GraphJob& job, int64_t taken_ns, const Thresholds& times, int64_t threshold_ns,
+  JobJudge(GraphJob& job, int64_t at_ns, const Thresholds& times, int64_t threshold_ns,
            Suspects suspects)
       : communicators_(job.communicators),
         last_progress_ns_(job.last_progress_realtime_ns),
-        taken_ns_(taken_ns),
+        at_ns_(at_ns),
         times_(times),
         threshold_ns_(threshold_ns),
         suspects_(suspects) {}
@@ -81,7 +81,7 @@ class JobJudge {
     // An operation that began while the slot was copied is in the later part of the copy only.
     if (!here.in_flight.empty())
       last_ns = std::max(last_ns, here.in_flight.back().start_realtime_ns);
-    return taken_ns_ - last_ns;
+    return at_ns_ - last_ns;
   }
   // Half the threshold: the ranks of a hang do not stop at one moment.
   bool IsStill(const GraphRank& rank) const { return AgeOf(rank) >= threshold_ns_ / 2; }
@@ -120,7 +120,7 @@ class JobJudge {
     });
     for (auto& [gpu, age_ns] : youngest_ns_) {
       const auto last = last_progress_ns_.find(gpu);
-      if (last != last_progress_ns_.end()) age_ns = std::min(age_ns, taken_ns_ - last->second);
+      if (last != last_progress_ns_.end()) age_ns = std::min(age_ns, at_ns_ - last->second);
     }
   }
 
@@ -375,7 +375,7 @@ class JobJudge {
 
   std::vector<GraphCommunicator>& communicators_;
   const std::map<GpuOfProcess, int64_t>& last_progress_ns_;
-  const int64_t taken_ns_;
+  const int64_t at_ns_;
   const Thresholds& times_;
   const int64_t threshold_ns_;
   const Suspects suspects_;
@@ -387,9 +387,9 @@ class JobJudge {
 
 }  // namespace
 
-void ApplyWaitRules(GraphJob& job, int64_t taken_realtime_ns, const Thresholds& times,
+void ApplyWaitRules(GraphJob& job, int64_t at_realtime_ns, const Thresholds& times,
                     std::chrono::nanoseconds threshold, Suspects suspects) {
-  JobJudge(job, taken_realtime_ns, times, threshold.count(), suspects).Judge();
+  JobJudge(job, at_realtime_ns, times, threshold.count(), suspects).Judge();
 }
 
 }  // namespace nccl_exporter::exporter
