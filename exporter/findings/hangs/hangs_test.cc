@@ -241,13 +241,16 @@ TEST_F(HangTest, AKilledOrStoppedRankIsCriticalAfterTwentySeconds) {
   }
 }
 
-TEST_F(HangTest, AKilledRankIsCriticalAfterTwentySecondsWhereNoCompletionIsSeen) {
+TEST_F(HangTest, AKilledRankIsAWarningForTwoMinutesWhereNoCompletionIsSeen) {
   Hangs hangs{Thresholds()};
   job_.Start({0, 1, 2, 3, 4, 5, 7}, "fsdp", 0);
   for (const size_t rank : kAll) job_.HideCompletions(rank);
   hangs.Record(job_.node);
   job_.node.processes[6].is_alive = false;
-  EXPECT_EQ(Followed(hangs, job_, 20).at(0).severity, Severity::kCritical);
+  EXPECT_EQ(Followed(hangs, job_, 30).at(0).severity, Severity::kWarning);
+  EXPECT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("6"));
+  EXPECT_EQ(Followed(hangs, job_, 105).at(0).severity, Severity::kWarning);
+  EXPECT_EQ(Followed(hangs, job_, 5).at(0).severity, Severity::kCritical);
   EXPECT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("6"));
 }
 

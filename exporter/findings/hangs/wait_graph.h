@@ -44,9 +44,8 @@ struct GraphRank {
 // Ranks that may be the cause of a wait.
 enum class Suspects : uint8_t {
   kAll,
-  // Ranks that were dead or stopped in the latest kHaltedSnapshots. Where completions are not seen,
-  // others wait for a dead rank only if they have started more: at the end of a job ranks end one
-  // after the other.
+  // Ranks that were dead or stopped in the latest kHaltedSnapshots, and that a rank waits for whose
+  // operation in flight is seen.
   kHalted,
 };
 

@@ -173,8 +173,7 @@ class JobJudge {
     for (const GraphRank& rank : communicator.ranks) {
       if (!rank.is_here) continue;
       ++here;
-      halted += rank.rank.process->IsHalted() &&
-                (suspects_ == Suspects::kAll || rank.rank.process->is_alive);
+      halted += rank.rank.process->IsHalted();
       min_started = std::min(min_started, StartedBy(rank));
     }
     // Operations need the halted ranks. At the end of a job most are halted.
@@ -188,8 +187,8 @@ class JobJudge {
         continue;
       }
       const collector::CommunicatorSnapshot& c = *rank.rank.communicator;
-      if (c.completion_is_known || c.is_closed || c.started_sequence == 0 ||
-          busy_.contains(rank.gpu()) || HasGoneOn(communicator, rank))
+      if (suspects_ == Suspects::kHalted || c.completion_is_known || c.is_closed ||
+          c.started_sequence == 0 || busy_.contains(rank.gpu()) || HasGoneOn(communicator, rank))
         continue;
       rank.waits = c.started_sequence > min_started || some_halted || (some_absent && has_waited);
       if (rank.waits) rank.since_realtime_ns = c.last_progress_realtime_ns;
