@@ -139,7 +139,8 @@ bool LateRanks::WaitsMore(const JobMemory& job, double cost) const {
     ++(is_uneven ? uneven : even);
     if (!is_uneven) sum += job.busy[i];
   }
-  return even <= uneven || job.busy.front() - sum / even >= kShareOfCost * cost;
+  return uneven >= kShareOfJudgements * (even + uneven) ||
+         job.busy.front() - sum / even >= kShareOfCost * cost;
 }
 
 void LateRanks::SubtractUsual(NodeRates& rates) {

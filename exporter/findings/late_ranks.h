@@ -98,7 +98,7 @@ class LateRanks {
   void Confirm();
   // Whether processes of the job wait more now than in its even judgements, by a part of `cost`.
   // They do not if the load of a rank elsewhere moved to one of this node. Where ranks here were
-  // late in half of the judgements or more, none moved.
+  // late in three quarters of the judgements, none moved.
   bool WaitsMore(const JobMemory& job, double cost) const;
   // The judgements of the latest so much time.
   Judgements Latest(Thresholds::Ns time) const;

@@ -302,6 +302,27 @@ TEST(LateRanksTest, ImbalanceThatMovesBetweenExpertsNamesNobody) {
   EXPECT_THAT(job.EverNamed(), IsEmpty());
 }
 
+// Regression: a load was at the rank for two and a half minutes of six, else at other nodes.
+TEST(LateRanksTest, ALoadThatComesBackFromOtherNodesNamesNobody) {
+  LateJob job(4);
+  job.Make(kTp, "ep", FirstProcesses(4));
+  job.Make(kDp, "dp", FirstProcesses(4), 16, 4);
+  const auto load = [&](size_t loaded, int seconds) {
+    job.Run(seconds, [&] {
+      for (size_t i = 0; i < 4; ++i) {
+        job.Busy(i, kTp, loaded == kNobody || loaded == i ? 0.1 : 0.2);
+        job.Busy(i, kDp, loaded == kNobody ? 0.2 : 0.1);
+      }
+    });
+  };
+  load(kNobody, 120);
+  load(2, 75);
+  load(kNobody, 60);
+  load(2, 90);
+  load(kNobody, 60);
+  EXPECT_THAT(job.EverNamed(), IsEmpty());
+}
+
 // Half of the ranks at a time, so that chance explains each turn. Then one has a turn alone.
 TEST(LateRanksTest, AMinuteOfOneRankProvesNothingWhereRanksAreUneven) {
   LateJob job(8);
