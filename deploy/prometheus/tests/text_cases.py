@@ -166,6 +166,18 @@ def a_transfer_that_never_ends():
                            ' Check the network, NVLink, GPU faults and bugs of NCCL.'})}
 
 
+def two_halves_in_different_calls():
+    cluster = data_parallel(15)
+    cluster.job = {}
+    cluster.hang(cluster.communicators[0], 600, range(8), {rank: 'AllGather' for rank in range(4)})
+    comm = cluster.communicators[0].id
+    return cluster, 15, {
+        'NCCLHangNobodyBehind': ({'comm': comm, 'uid': '1000'}, {
+            'summary': f'The job of user 1000 hangs since {since(10)} with all ranks of dp inside: 8 GPUs wait',
+            'description': f'All ranks of communicator {comm} have entered an operation, and 8 of them have waited for more than 2m. Their calls differ, and no call has'
+                           ' most ranks: AllGather, AllReduce. Compare the code of the ranks.'})}
+
+
 def stalled_job(since_progress):
     cluster = data_parallel(26, 1)
     cluster.busy = lambda t: t < 480
