@@ -154,28 +154,31 @@ def a_rank_in_another_call():
                            ' communicator, GPU GPU-6, process 1006, target node1:9828.'})}
 
 
-def a_transfer_that_never_ends():
+def all_ranks_inside(functions, description):
     cluster = data_parallel(15)
     cluster.job = {}
-    cluster.hang(cluster.communicators[0], 600, range(8))
+    cluster.hang(cluster.communicators[0], 600, range(8), functions)
     comm = cluster.communicators[0].id
-    return cluster, 15, {
-        'NCCLHangNobodyBehind': ({'comm': comm, 'uid': '1000'}, {
-            'summary': f'The job of user 1000 hangs since {since(10)} with all ranks of dp inside: 8 GPUs wait',
-            'description': f'All ranks of communicator {comm} have entered the operation, and 8 of them have waited in it for more than 2m. No rank is missing.'
-                           ' Check the network, NVLink, GPU faults and bugs of NCCL.'})}
+    return cluster, 15, {'NCCLHangNobodyBehind': ({'comm': comm, 'uid': '1000'}, {
+        'summary': f'The job of user 1000 hangs since {since(10)} with all ranks of dp inside: 8 GPUs wait',
+        'description': f'All ranks of communicator {comm} have entered {description}'})}
+
+
+THE_NETWORK = 'the operation, and 8 of them have waited in it for more than 2m. No rank is missing. Check the network, NVLink, GPU faults and bugs of NCCL.'
+
+
+def a_transfer_that_never_ends():
+    return all_ranks_inside({}, THE_NETWORK)
+
+
+def sends_and_receives_that_never_end():
+    return all_ranks_inside({rank: 'Send' if rank < 4 else 'Recv' for rank in range(8)}, THE_NETWORK)
 
 
 def two_halves_in_different_calls():
-    cluster = data_parallel(15)
-    cluster.job = {}
-    cluster.hang(cluster.communicators[0], 600, range(8), {rank: 'AllGather' for rank in range(4)})
-    comm = cluster.communicators[0].id
-    return cluster, 15, {
-        'NCCLHangNobodyBehind': ({'comm': comm, 'uid': '1000'}, {
-            'summary': f'The job of user 1000 hangs since {since(10)} with all ranks of dp inside: 8 GPUs wait',
-            'description': f'All ranks of communicator {comm} have entered an operation, and 8 of them have waited for more than 2m. Their calls differ, and no call has'
-                           ' most ranks: AllGather, AllReduce. Compare the code of the ranks.'})}
+    return all_ranks_inside({rank: 'AllGather' for rank in range(4)},
+                            'an operation, and 8 of them have waited for more than 2m. Their calls differ, and no call has most ranks: AllGather, AllReduce.'
+                            ' Compare the code of the ranks.')
 
 
 def stalled_job(since_progress):
