@@ -45,7 +45,7 @@ void SegmentTable::ForgetFound() {
     it = it->is_missing && IsUnused(*it) ? Forget(it) : std::next(it);
 }
 
-// Of those that the new one would take its place among.
+// Gives up an empty directory of those that share the room of `uid`. False if there is none.
 bool SegmentTable::ForgetAnEmptyOne(uint64_t uid) {
   const auto found = std::ranges::find_if(directories_, [&](const Directory& directory) {
     return directory.is_subdirectory && directory.begun_monotonic_ns && !directory.has_changed &&
