@@ -266,25 +266,14 @@ struct ProcessSnapshot {
   }
 
   // The job that the process is of, among those of its user and namespace: of the workload manager,
-  // else of the injection into pods, else of torchrun, else where its ranks meet, else the
-  // process's first communicator. Empty if none is known.
+  // else of the injection into pods, else of torchrun, else the process's first communicator. Empty
+  // if none is known.
   std::string JobName() const {
     for (const char* name : {"SLURM_JOB_ID", "NCCL_EXPORTER_JOB", "TORCHELASTIC_RUN_ID"}) {
       const std::string& job = Identity(name);
       if (!job.empty() && job != kDefaultRunId) return job;
     }
-    if (const std::string meeting = MeetingPoint(); !meeting.empty()) return meeting;
     return first_communicator == 0 ? "" : HexText(first_communicator);
-  }
-
-  // Address and port of the store by which PyTorch's ranks find each other: the same on all ranks
-  // of a job, and no other job's at that time. An address of the node itself is the node's name.
-  std::string MeetingPoint() const {
-    const std::string& address = Identity("MASTER_ADDR");
-    const std::string& port = Identity("MASTER_PORT");
-    if (address.empty() || port.empty()) return "";
-    const bool is_local = address == "localhost" || address == "::1" || address.starts_with("127.");
-    return (is_local ? NodeName() : address) + ':' + port;
   }
 
   // The node that it runs on. In Kubernetes the host name is the pod's.
