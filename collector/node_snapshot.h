@@ -267,11 +267,12 @@ struct ProcessSnapshot {
   }
 
   // Name of its job that the environment gives: of the workload manager, else of the injection into
-  // pods, else of torchrun. Empty if there is none.
+  // pods, else of torchrun. Empty if there is none: blanks are no name.
   std::string GivenJob() const {
     for (const char* name : {"SLURM_JOB_ID", "NCCL_EXPORTER_JOB", "TORCHELASTIC_RUN_ID"}) {
       const std::string& job = Identity(name);
-      if (!job.empty() && job != kDefaultRunId) return job;
+      const bool is_blank = job.find_first_not_of(" \t\n\v\f\r") == std::string::npos;
+      if (!is_blank && job != kDefaultRunId) return job;
     }
     return "";
   }

@@ -104,6 +104,10 @@ TEST(SegmentReaderTest, ReadsTheJobOfAProcess) {
   EXPECT_EQ(with({{"TORCHELASTIC_RUN_ID", "run-7"}}), "run-7");
   EXPECT_EQ(with({{"TORCHELASTIC_RUN_ID", "run-7"}, {"NCCL_EXPORTER_JOB", "llama"}}), "llama");
   EXPECT_EQ(with({{"NCCL_EXPORTER_JOB", "llama"}, {"SLURM_JOB_ID", "4711"}}), "4711");
+  // Regression: a blank was a name, and all jobs that have it were one.
+  EXPECT_EQ(with({{"NCCL_EXPORTER_JOB", " "}}), "00000000000000ab");
+  EXPECT_EQ(with({{"TORCHELASTIC_RUN_ID", "run-7"}, {"NCCL_EXPORTER_JOB", " \t\r\n"}}), "run-7");
+  EXPECT_EQ(with({{"NCCL_EXPORTER_JOB", " a "}}), " a ");
 }
 
 // Numbers of ranks, as text.
