@@ -47,22 +47,26 @@ void JoinJobs(std::vector<ProcessSnapshot>& processes, ProvenIdentities& proven)
   }
 }
 
-void DropShared(std::optional<uint32_t> RankNumbers::*number,
-                std::vector<ProcessSnapshot>& processes) {
-  std::map<CommunicatorKey, std::vector<ProcessSnapshot*>> sharing;
-  for (ProcessSnapshot& process : processes) {
+// Where the job is not known yet, nothing is proven for good.
+void DropShared(std::optional<uint32_t> RankNumbers::*number, bool ProvenIdentity::*has_none,
+                std::vector<ProcessSnapshot>& processes, ProvenIdentities& proven) {
+  std::map<CommunicatorKey, std::vector<FileKey>> sharing;
+  for (const ProcessSnapshot& process : processes) {
     if (!process.is_alive || !(process.numbers.*number)) continue;
     CommunicatorKey key = CommunicatorKeyOf(process, {});
     key.id = *(process.numbers.*number);
-    sharing[key].push_back(&process);
+    sharing[key].push_back(process.file);
   }
-  for (const auto& [key, all] : sharing) {
-    if (all.size() == 1) continue;
-    for (ProcessSnapshot* const process : all) {
-      (process->numbers.*number).reset();
-      for (CommunicatorSnapshot& communicator : process->communicators)
-        (communicator.numbers.*number).reset();
-    }
+  ProvenIdentities for_now;
+  for (const auto& [key, files] : sharing) {
+    if (files.size() == 1) continue;
+    for (const FileKey& file : files) (key.job.empty() ? for_now : proven)[file].*has_none = true;
+  }
+  for (ProcessSnapshot& process : processes) {
+    if (!(proven[process.file].*has_none) && !(for_now[process.file].*has_none)) continue;
+    (process.numbers.*number).reset();
+    for (CommunicatorSnapshot& communicator : process.communicators)
+      (communicator.numbers.*number).reset();
   }
 }
 
@@ -71,8 +75,8 @@ void DropShared(std::optional<uint32_t> RankNumbers::*number,
 void SettleIdentities(NodeSnapshot& snapshot, ProvenIdentities& proven) {
   std::vector<ProcessSnapshot>& processes = snapshot.processes;
   JoinJobs(processes, proven);
-  DropShared(&RankNumbers::global_rank, processes);
-  DropShared(&RankNumbers::local_rank, processes);
+  DropShared(&RankNumbers::global_rank, &ProvenIdentity::has_no_global_rank, processes, proven);
+  DropShared(&RankNumbers::local_rank, &ProvenIdentity::has_no_local_rank, processes, proven);
 }
 
 }  // namespace nccl_exporter::collector

@@ -13,6 +13,8 @@ namespace nccl_exporter::collector {
 // It stays for as long as the process is followed: a label that comes back breaks series.
 struct ProvenIdentity {
   uint64_t job = 0;  // first communicator of the job that it has joined; 0: none is known
+  bool has_no_global_rank = false;
+  bool has_no_local_rank = false;
 };
 using ProvenIdentities = std::map<FileKey, ProvenIdentity>;
 

@@ -147,5 +147,39 @@ TEST(JobOfAProcess, StaysWhenTheOldestAndTheCommunicatorHaveGone) {
   EXPECT_EQ(JobsOf({other, Unnamed(0xa2, 0)}, proven), "a1 a2") << "of another job of that id";
 }
 
+// Regresses: when three of four processes of a task ended, all had its number again.
+TEST(SharedNumbers, StayAwayWhenTheOthersEnd) {
+  ProvenIdentities proven;
+  NodeSnapshot node;
+  node.processes = {Ranked(1, 0), Ranked(1, 1), Ranked(1, 2), Ranked(2, 3)};
+  const NodeSnapshot all = node;
+  SettleIdentities(node, proven);
+  node = all;
+  for (const size_t i : {1u, 2u}) node.processes[i].is_alive = false;
+  SettleIdentities(node, proven);
+  for (const size_t i : {0u, 1u, 2u}) EXPECT_FALSE(IsKnown(node.processes[i])) << i;
+  EXPECT_EQ(node.processes[0].numbers.local_rank, 0u);
+  node.processes = {all.processes[0], Ranked(1, 0)};
+  node.processes[0].numbers.global_rank = node.processes[0].communicators[0].numbers.global_rank =
+      3;
+  node.processes[1].is_alive = false;
+  SettleIdentities(node, proven);
+  EXPECT_FALSE(IsKnown(node.processes[0])) << "another number by the same launcher";
+  EXPECT_TRUE(IsKnown(node.processes[1]));
+}
+
+// Before their first communicator of more than one rank, two jobs may have a number each.
+TEST(SharedNumbers, OfProcessesWithoutAJobComeBackWithIt) {
+  ProvenIdentities proven;
+  NodeSnapshot node;
+  node.processes = {Ranked(0, 0, ""), Ranked(0, 0, "")};
+  NodeSnapshot later = node;
+  SettleIdentities(node, proven);
+  for (const ProcessSnapshot& process : node.processes) EXPECT_FALSE(IsKnown(process));
+  for (const size_t i : {0u, 1u}) later.processes[i].first_communicator = 0xa0 + i;
+  SettleIdentities(later, proven);
+  for (const ProcessSnapshot& process : later.processes) EXPECT_TRUE(IsKnown(process));
+}
+
 }  // namespace
 }  // namespace nccl_exporter::collector
