@@ -28,8 +28,11 @@ void JoinJobs(std::vector<ProcessSnapshot>& processes, ProvenIdentities& proven)
     members_of[job].emplace_back(place, place);
     for (const CommunicatorSnapshot& communicator : process.communicators) {
       if (!communicator.has_identity || communicator.is_closed) continue;
-      members_of[CommunicatorKeyOf(process, communicator, name)].emplace_back(communicator.rank,
-                                                                              place);
+      Members& members = members_of[CommunicatorKeyOf(process, communicator, name)];
+      const bool has_two_ranks = !members.empty() && members.back().second == place &&
+                                 members.back().first != communicator.rank;
+      if (has_two_ranks) own.has_no_global_rank = own.has_no_local_rank = true;
+      members.emplace_back(communicator.rank, place);
     }
   }
   for (auto& [key, members] : members_of) {

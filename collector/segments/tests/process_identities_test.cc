@@ -181,5 +181,32 @@ TEST(SharedNumbers, OfProcessesWithoutAJobComeBackWithIt) {
   for (const ProcessSnapshot& process : later.processes) EXPECT_TRUE(IsKnown(process));
 }
 
+// Regresses: two ranks in one process, whose GPUs are not known, had the number of the process.
+TEST(RankNumbers, AreNoneWhereAProcessHasTwoRanksOfACommunicator) {
+  ProvenIdentities proven;
+  NodeSnapshot node;
+  const auto member = [](uint64_t rank) {
+    CommunicatorSnapshot communicator = Unnamed(0xe0, rank, {0xe0}).communicators[0];
+    communicator.numbers = {.global_rank = 0, .local_rank = 0, .world_size = 4};
+    return communicator;
+  };
+  for (const auto& ranks : std::vector<std::vector<uint64_t>>{{0, 3}, {1}, {2, 2}}) {
+    ProcessSnapshot& process = node.processes.emplace_back(Ranked(node.processes.size(), 0));
+    process.first_communicator = 0xe0;
+    process.communicators.clear();
+    for (const uint64_t rank : ranks) process.communicators.push_back(member(rank));
+  }
+  const NodeSnapshot before = node;
+  SettleIdentities(node, proven);
+  EXPECT_FALSE(IsKnown(node.processes[0]));
+  EXPECT_FALSE(node.processes[0].numbers.local_rank);
+  EXPECT_TRUE(IsKnown(node.processes[1]));
+  EXPECT_TRUE(IsKnown(node.processes[2])) << "one rank, of communicators of one id";
+  node = before;
+  node.processes[0].communicators.pop_back();
+  SettleIdentities(node, proven);
+  EXPECT_FALSE(IsKnown(node.processes[0])) << "the other rank has finalized it";
+}
+
 }  // namespace
 }  // namespace nccl_exporter::collector
