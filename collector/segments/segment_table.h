@@ -19,6 +19,7 @@
 #include "collector/node_snapshot.h"
 #include "collector/reader/moment.h"
 #include "collector/segments/directory_watch.h"
+#include "collector/segments/process_identities.h"
 #include "collector/segments/segment.h"
 #include "collector/segments/segment_directory.h"
 #include "collector/segments/segment_errors.h"
@@ -251,6 +252,7 @@ class SegmentTable {
   bool has_listed_all_ = false;
   DirectoryWatch watch_;
   Segments segments_;
+  ProvenIdentities proven_;  // of the segments
   std::map<FileKey, SetAside> set_aside_;
   Numbers followed_of_;   // by user
   Numbers set_aside_of_;  // by user
