@@ -7,8 +7,8 @@ import subprocess
 import threading
 import urllib.request
 
-# Durations of the judge are divided by it: a hang is critical after 7 s.
-TIME_SCALE = 20
+# Durations of the judge are divided by it: a hang is critical after 23 s.
+TIME_SCALE = 6
 ASK_SECONDS = 0.3
 
 

@@ -134,16 +134,16 @@ def drawn(seeds):
 
 def elastic(seeds):
     """Jobs whose communicators are split, shrunk, grown, revoked, aborted and made again, drawn from seeds."""
-    layouts = ('-n 3 -p', '-n 4 -p', '-n 2 -p', '-n 3', '-n 4')
+    layouts = ('-n 3 -p', '-n 2 -p', '-n 3', '-n 4 -p', '-n 2')
     # NCCL crashes where communicators share a proxy while kernel events are on. The plugin refuses them if the environment asks for that; it
     # cannot see what a program asks for (docs/kernel-timing.md#shared-resources).
     shared_by_environment = {**ALLGATHERV_OFF, 'NCCL_COMM_SPLIT_SHARE_RESOURCES': '1', 'NCCL_COMM_SHRINK_SHARE_RESOURCES': '1'}
     shared_by_program = {**ALLGATHERV_OFF, 'NCCL_EXPORTER_KERNEL_TIMING': 'off'}
     table = []
     for seed in seeds:
-        options = f'{layouts[seed % len(layouts)]} -i 25 -E {seed}'
-        if seed % 10 == 9:
-            options += ' -A 400'  # so long that what was left would be a hang to a judge that is wrong
+        options = f'{layouts[seed % len(layouts)]} -i 12 -E {seed}'
+        if seed % 20 == 9:
+            options += ' -A 700'  # so long that what was left would be a hang to a judge that is wrong
         if seed % 6 == 4:
             table.append(Job(f'elastic-{seed}', options + ' -S', shared_by_environment, is_drawn=True, is_elastic=True, never_timed=True))
         elif seed % 6 == 5:

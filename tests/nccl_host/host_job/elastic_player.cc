@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <list>
 #include <utility>
 
@@ -37,6 +38,9 @@ class ElasticPlayer : public Player {
     rank_.Synchronize();
     if (options_.after == 0) return;
     AddWorld();
+    if (!options_.shares) Revoke(std::prev(groups_.end()));  // it is left while the job goes on
+    ++step_;
+    AddWorld();
     for (int i = 0; i < options_.after; ++i) {
       rank_.Make({"allreduce", kProbeBytes}, groups_.back().own);
       rank_.Synchronize();
@@ -46,7 +50,7 @@ class ElasticPlayer : public Player {
 
   void End() override {
     Player::End();
-    while (!leaves_ && !groups_.empty()) EndGroup(groups_.begin());
+    for (; !leaves_ && !groups_.empty(); EndGroup(groups_.begin())) ++step_;
   }
 
  private:
@@ -67,7 +71,11 @@ class ElasticPlayer : public Player {
     if (what < 70) return Split(*group);
     if (what < 79) return Shrink(group, may_abort && draw_.Chance(50));
     if (what < 84 && may_abort) return Abort(group);
-    if (what < 90 && may_abort) return Revoke(group);
+    if (what < 90 && may_abort) {
+      Revoke(group);
+      if (group->is_revoked && draw_.Chance(40)) Shrink(group, false);
+      return;  // it stays until it is its turn to be destroyed
+    }
     if (what < 95) return Grow(*group);
     if (what < 97) return AddWorld();
     EndGroup(group);
@@ -180,16 +188,13 @@ class ElasticPlayer : public Player {
   }
 
   void Revoke(GroupIterator group) {
-    const std::vector<int> missing = SomeOf(group->members);
     if (NcclLibrary().CommRevoke == nullptr) return Work(*group);
-    Interrupt(*group, missing);
+    Interrupt(*group, SomeOf(group->members));
     if (group->own.communicator != nullptr) {
       Require(NcclLibrary().CommRevoke(group->own.communicator, 0), "ncclCommRevoke");
       rank_.Synchronize();
     }
     group->is_revoked = true;
-    if (draw_.Chance(40)) Shrink(group, false);
-    if (draw_.Chance(50)) EndGroup(group);  // else it stays, revoked
   }
 
   void Grow(const Group& group) {
@@ -230,6 +235,9 @@ class ElasticPlayer : public Player {
       rank_.Synchronize();
       if (finalizes) Require(NcclLibrary().CommFinalize(communicator), "ncclCommFinalize");
       Require(NcclLibrary().CommDestroy(communicator), "ncclCommDestroy");
+      // The last rank of a process destroys for all of them, and waits for their devices. Where
+      // resources are shared, other communicators keep these busy.
+      if (options_.shares && !options_.processes) seat_.board.Meet(Place(), group->own.ranks);
     }
     groups_.erase(group);
   }
