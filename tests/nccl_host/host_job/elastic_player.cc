@@ -197,12 +197,17 @@ class ElasticPlayer : public Player {
     group->is_revoked = true;
   }
 
-  void Grow(const Group& group) {
+  // Grows a group without all ranks, if there is one.
+  void Grow(const Group& drawn) {
     const Nccl& nccl = NcclLibrary();
+    const auto partial = std::find_if(groups_.begin(), groups_.end(), [this](const Group& group) {
+      return !group.is_revoked && static_cast<int>(group.members.size()) < options_.ranks;
+    });
+    if (nccl.CommGrow == nullptr || partial == groups_.end()) return Work(drawn);
+    const Group& group = *partial;
     std::vector<int> members = group.members;
     for (int rank = 0; rank < options_.ranks; ++rank)
       if (!Has(members, rank)) members.push_back(rank);
-    if (nccl.CommGrow == nullptr || members.size() == group.members.size()) return Work(group);
     const int ranks = static_cast<int>(members.size());
     const bool is_new = group.own.communicator == nullptr, is_root = !is_new && group.own.rank == 0;
     Communicator made = nullptr;

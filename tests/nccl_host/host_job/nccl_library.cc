@@ -24,6 +24,8 @@ void* Loaded(const char* file) {
 }  // namespace
 
 Symbol FoundIfThere(const char* name) {
+  // CUDA's runtime loads the driver, in which a plugin looks for the GPU. That of a rig does not.
+  [[maybe_unused]] static void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
   static void* const cuda = Loaded("libcudart.so.13");
   static void* const nccl = Loaded("libnccl.so.2");
   void* const in_nccl = dlsym(nccl, name);
