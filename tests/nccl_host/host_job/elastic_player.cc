@@ -13,7 +13,8 @@ namespace nccl_exporter::host_job {
 namespace {
 
 constexpr size_t kMostGroups = 6;
-constexpr int kFirstPlace = 64;  // on the board, behind those of Join()
+// On the board, behind those of Join().
+constexpr int kLastPlace = 63, kFirstPlace = 64;
 constexpr int kPauseUs = 50'000;
 constexpr size_t kProbeBytes = 65536;
 
@@ -36,7 +37,20 @@ class ElasticPlayer : public Player {
   void Play() override {
     for (step_ = 0; step_ < options_.iterations; ++step_) Step();
     rank_.Synchronize();
-    if (options_.after == 0) return;
+    if (options_.after > 0) GoOn();
+    // A rank that ends while others work is a dead one, which makes a job unhealthy.
+    seat_.board.Meet(kLastPlace, options_.ranks);
+  }
+
+  void End() override {
+    Player::End();
+    for (; !leaves_ && !groups_.empty(); EndGroup(groups_.begin())) ++step_;
+  }
+
+ private:
+  using GroupIterator = std::list<Group>::iterator;
+
+  void GoOn() {
     AddWorld();
     if (!options_.shares) Revoke(std::prev(groups_.end()));  // it is left while the job goes on
     ++step_;
@@ -47,14 +61,6 @@ class ElasticPlayer : public Player {
       usleep(kPauseUs);
     }
   }
-
-  void End() override {
-    Player::End();
-    for (; !leaves_ && !groups_.empty(); EndGroup(groups_.begin())) ++step_;
-  }
-
- private:
-  using GroupIterator = std::list<Group>::iterator;
 
   void Step() {
     draw_ = Draw(seed_ + 7919 * (step_ + 1));
