@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gpu/overhead/paced_rank.h"
 
-#include <nccl.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/id_file.h"
+#include "tests/gpu/nccl_api.h"
 #include "tests/gpu/require.h"
 
 namespace nccl_exporter {
@@ -60,7 +60,7 @@ class BlockRunner {
 
  private:
   void AllReduce(size_t bytes) {
-    Require(ncclAllReduce(gpu_.send(), gpu_.receive(), bytes / sizeof(float), ncclFloat, ncclSum,
+    Require(ncclAllReduce(gpu_.send(), gpu_.receive(), bytes / sizeof(float), ncclFloat32, ncclSum,
                           communicator_, gpu_.stream()),
             "ncclAllReduce");
   }
@@ -73,7 +73,7 @@ class BlockRunner {
             "cudaStreamBeginCapture");
     AllReduce(bytes);
     Require(cudaStreamEndCapture(gpu_.stream(), &graph), "cudaStreamEndCapture");
-    Require(cudaGraphInstantiateWithFlags(&graph_, graph, 0), "cudaGraphInstantiate");
+    Require(cudaGraphInstantiate(&graph_, graph, 0), "cudaGraphInstantiate");
     Require(cudaGraphDestroy(graph), "cudaGraphDestroy");
     captured_bytes_ = bytes;
   }
