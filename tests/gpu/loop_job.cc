@@ -89,10 +89,7 @@ class LoopRank {
   }
 
   void Report(const char* end, double seconds) const {
-    const nlohmann::json report = {
-        {"rank", rank_}, {"pid", getpid()}, {"end", end}, {"destroy_seconds", seconds}};
-    printf("%s\n", report.dump().c_str());
-    fflush(stdout);
+    Print({{"rank", rank_}, {"pid", getpid()}, {"end", end}, {"destroy_seconds", seconds}});
   }
 
   const LoopShape& shape_;

@@ -4,10 +4,12 @@
 #include "tests/gpu/programs.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <string>
 
 #include "tests/gpu/gpu.h"
 
@@ -28,11 +30,18 @@ constexpr Program kPrograms[] = {{"facts", RunFacts},
 
 }  // namespace
 
+void Print(const nlohmann::json& object) {
+  const std::string line = "\n" + object.dump() + "\n";
+  fflush(stdout);
+  if (write(STDOUT_FILENO, line.data(), line.size()) < 0) perror("standard output");
+}
+
 int RunFacts(const nlohmann::json&) {
   std::string reason;
   const int gpus = CountGpus(&reason);
-  printf("%s\n", gpus == 0 ? reason.c_str() : DescribeMachine(gpus).dump().c_str());
-  return gpus == 0 ? kCannotRun : 0;
+  if (gpus == 0) return printf("%s\n", reason.c_str()), kCannotRun;
+  Print(DescribeMachine(gpus));
+  return 0;
 }
 
 }  // namespace nccl_exporter

@@ -7,7 +7,10 @@
 
 namespace nccl_exporter {
 
-// `gpus`: what this machine has, or why there is no GPU to use.
+// Prints an object on a line of its own, in one piece: ranks and NCCL write to the same output.
+void Print(const nlohmann::json& object);
+
+// `facts`: what this machine has, or why there is no GPU to use.
 int RunFacts(const nlohmann::json& options);
 
 // `job`: the job with a ground truth, which each rank leaves in `directory`/truth.RANK.

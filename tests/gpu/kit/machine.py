@@ -44,7 +44,7 @@ def objects(output):
     for row in output.splitlines():
         if row.startswith('{'):
             yield json.loads(row)
-        else:
+        elif row:
             print(row)
 
 

@@ -84,9 +84,7 @@ void MeasureSize(const nlohmann::json& options, size_t bytes,
       own["cpu_ns"].push_back(static_cast<uint64_t>(cost.cpu_ns));
     }
   }
-  const nlohmann::json row = {{"bytes", bytes}, {"operations", block.operations}, {"costs", costs}};
-  printf("%s\n", row.dump().c_str());
-  fflush(stdout);
+  Print({{"bytes", bytes}, {"operations", block.operations}, {"costs", costs}});
 }
 
 }  // namespace

@@ -33,6 +33,10 @@ struct Record {
   uint64_t launch_ns, gpu_start_ns, start_seen_ns, gpu_stop_ns, stop_seen_ns;
 };
 
+struct Task {
+  uint64_t launch_ns;
+};
+
 uint64_t Now() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -54,19 +58,26 @@ class Probe {
 
   // On the thread that launches: one, in the jobs of the kit.
   void* StartLaunch(cudaStream_t stream) {
-    last_launch_ns_.store(Now(), std::memory_order_relaxed);
+    launch_ns_ = Now();
     stream_ = stream;
     marks_.Begin(stream);
     return this;
   }
   void StopLaunch() { marks_.End(stream_); }
 
+  // After the launch, on the thread that launched.
+  void* StartTask() {
+    Task& task = tasks_[next_task_++ % tasks_.size()];
+    task.launch_ns = launch_ns_;
+    return &task;
+  }
+
   // On NCCL's progress thread.
-  void* StartKernel(uint64_t gpu_ns) {
+  void* StartKernel(const void* task, uint64_t gpu_ns) {
     const size_t place = used_.fetch_add(1, std::memory_order_relaxed);
     if (place >= records_.size()) return nullptr;
     Record& record = records_[place];
-    record.launch_ns = last_launch_ns_.load(std::memory_order_relaxed);
+    record.launch_ns = static_cast<const Task*>(task)->launch_ns;
     record.gpu_start_ns = gpu_ns;
     record.start_seen_ns = Now();
     return &record;
@@ -97,19 +108,21 @@ class Probe {
   LaunchMarks marks_{Variable("PROBE_MARKS")};
   std::string records_path_ = Variable("PROBE_RECORDS");
   cudaStream_t stream_ = nullptr;
-  std::atomic<uint64_t> last_launch_ns_{0};
+  uint64_t launch_ns_ = 0;
+  size_t next_task_ = 0;
+  std::array<Task, 1024> tasks_{};  // more than there are operations in flight
   std::atomic<size_t> used_{0};
   std::atomic<bool> is_written_{false};
   std::array<Record, 1 << 16> records_{};
 };
 
-char task;  // handle of events that only have to have one
-
 abi::Result StartEvent(void*, void** handle, Descriptor* event) {
-  *handle = &task;
+  *handle = nullptr;
+  if (event->type == abi::kColl) *handle = Probe::Get().StartTask();
   if (event->type == abi::kKernelLaunch)
     *handle = Probe::Get().StartLaunch(static_cast<cudaStream_t>(event->launch_stream));
-  if (event->type == abi::kKernelCh) *handle = Probe::Get().StartKernel(event->kernel.pTimer);
+  if (event->type == abi::kKernelCh)
+    *handle = Probe::Get().StartKernel(event->parent, event->kernel.pTimer);
   return abi::kSuccess;
 }
 
