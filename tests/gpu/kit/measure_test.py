@@ -94,13 +94,17 @@ class Right(unittest.TestCase):
 
 
 def costs(ours_call, ours_time=20000):
-    """Rows of two sizes. A drift of the machine hits all plugins in turn."""
-    drift = [0, 500, 3000, 100, 900]
+    """Rows of two sizes, and of one with few operations in a block. Other programs disturb most blocks."""
+    def block(time, call, *disturbances):
+        times, calls = ([at + more for more in disturbances] for at in (time, call))
+        return {'time_ns': times, 'call_ns': calls, 'cpu_ns': calls, 'clock_ns': [20 + more / 100 for more in disturbances]}
 
-    def block(time, call):
-        return {'time_ns': [time + more for more in drift], 'call_ns': [call + more for more in drift], 'cpu_ns': [call + more for more in drift]}
-    own = {cost.OFF: block(19900, 2000), cost.EMPTY: block(19950, 2400), cost.OURS: block(ours_time, 2400 + ours_call)}
-    return {'one_host': True, 'ranks': 2, 'eager': [{'bytes': size, 'costs': own} for size in (8, 1024)], 'graph': [{'bytes': 8, 'costs': own}]}
+    def row(size, operations, call):
+        own = {cost.OFF: block(19900, 2000, 500, 3000, 0, 900, 400), cost.EMPTY: block(19950, 2400, 0, 800, 900, 7, 600),
+               cost.OURS: block(ours_time, 2400 + call, 900, 0, 100, 3000, 500), cost.UNTIMED: block(19950, 2400, 500, 400, 0, 300, 200)}
+        return {'bytes': size, 'operations': operations, 'costs': own}
+    rows = [row(8, 400, ours_call), row(1024, 400, ours_call), row(1 << 28, 3, 9000)]
+    return {'one_host': True, 'ranks': 2, 'eager': rows, 'graph': rows[:1]}
 
 
 class Cost(unittest.TestCase):
@@ -111,10 +115,11 @@ class Cost(unittest.TestCase):
     def test_a_slower_all_reduce_is_found_but_not_where_ranks_share_a_gpu(self):
         slow = costs(300, ours_time=22000)
         self.assertEqual(not_met(cost.judge(slow)), ['time', 'time'])
+        self.assertEqual([entry['value'] for entry in cost.judge(slow)][1], '+10.6 at 8 B')
         self.assertEqual(not_met(cost.judge(dict(slow, one_host=False))), [])
 
     def test_the_table_has_a_row_for_each_size(self):
-        self.assertIn('| 1024 | 20.40 | 20.45 | 20.50 | 2.50 | 2.90 | 3.20 |', cost.table(costs(300)))
+        self.assertIn('| 1024 | 20.40 | 20.55 | 20.50 | 20.25 | 2.50 | 3.00 | 3.20 | 2.70 |', cost.table(costs(300)))
 
 
 def overlaps(step_us):
