@@ -70,5 +70,5 @@ def markdown(parts, content):
         met = {True: 'met', False: '**not met**', None: 'not judged'}[entry['met']]
         text.append(f'| {entry["part"]} | {entry["limit"]}: {limit_text(entry["limit"])[0]} | {entry["about"]} | {entry["value"]} | {met} |')
     text.append('')
-    text += [part.table(results[part.NAME]['data']) for part in parts if hasattr(part, 'table') and results.get(part.NAME, {}).get('data')]
+    text += [part.table(results[part.NAME]['data']) for part in parts if hasattr(part, 'table') and results.get(part.NAME, {}).get('state') in ('done', 'failed')]
     return '\n'.join(text)
