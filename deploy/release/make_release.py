@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a release: archive, .deb, .rpm and bill of materials for each architecture, an image of all, and checksums.
+"""Makes a release: archive, .deb, .rpm, bill of materials and GPU kit for each architecture, an image of all, and checksums.
 
 Two runs at one commit, with the same Debian packages, give the same bytes. Bazel's startup and build options are taken from
 BAZEL_STARTUP and BAZEL_BUILD. tools/release installs what this needs, and starts it."""
@@ -18,6 +18,7 @@ sys.dont_write_bytecode = True
 import archive
 import architectures
 import carried
+import gpu_kit
 import oci_image
 import packages
 import sbom
@@ -57,7 +58,7 @@ def build(architecture, commit, root):
     options = shlex.split(os.environ.get('BAZEL_BUILD', '')) + ['--stamp', f'--embed_label={commit}']
     if architecture.config:
         options += [f'--config={architecture.config}', f'--repo_env={architecture.root}={root}']
-    subprocess.run([*bazel, 'build', '--noshow_progress', *options, *tree.TARGETS], check=True)
+    subprocess.run([*bazel, 'build', '--noshow_progress', *options, *tree.TARGETS, *gpu_kit.TARGETS], check=True)
     return pathlib.Path(output_of(*bazel, 'info', *options, 'bazel-bin'))
 
 
@@ -96,7 +97,8 @@ def release(architecture, commit, seconds, folder, output):
     system = carried.System(root)
     shell = busybox_of(system)
     busybox = system.package_of(shell)
-    staged = tree.Tree(usr, build(architecture, commit, root), architecture, system)
+    built = build(architecture, commit, root)
+    staged = tree.Tree(usr, built, architecture, system)
     staged.stage()
     for name, data in carried.license_files([busybox]).items():
         staged.write(data, tree.DOCUMENTS / 'licenses' / name)
@@ -110,14 +112,20 @@ def release(architecture, commit, seconds, folder, output):
     (output / f'{title}.spdx.json').write_text(bill, encoding='utf-8')
 
     (output / f'{title}.tar.gz').write_bytes(archive.compressed(archive.tar(usr, f'{title}/', seconds)))
+    gpu_kit.write(tree.Tree(folder / 'kit', built, architecture, system), commit, seconds, output)
     packages.deb(usr, version, architecture, seconds, output)
     packages.rpm(usr, version, {'Apache-2.0', *(package.license for package in staged.packages())}, architecture, seconds, output)
     return version, image_root(usr, shell, folder)
 
 
+def make_kits(chosen, commit, seconds, made, output):
+    for architecture in chosen:
+        root = root_of(architecture)
+        built = build(architecture, commit, root)
+        gpu_kit.write(tree.Tree(made / architecture.name, built, architecture, carried.System(root)), commit, seconds, output)
+
+
 def make(chosen, commit, seconds, made, output):
-    if any(output.iterdir()):
-        raise ValueError(f'{output} is not empty: its checksums would be those of other files, too')
     image = None
     for architecture in chosen:
         version, root = release(architecture, commit, seconds, made / architecture.name, output)
@@ -125,6 +133,9 @@ def make(chosen, commit, seconds, made, output):
         image.add(architecture, root)
     image.write(made / 'layout')
     (output / f'nccl-exporter-{image.version}.oci.tar').write_bytes(archive.tar(made / 'layout', '', seconds))
+
+
+def write_sums(output):
     sums = [f'{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n' for file in sorted(output.iterdir())]
     (output / 'SHA256SUMS').write_text(''.join(sums))
     for file in sorted(output.iterdir()):
@@ -134,6 +145,7 @@ def make(chosen, commit, seconds, made, output):
 def main():
     parser = argparse.ArgumentParser(prog='tools/release', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--output', type=pathlib.Path, required=True, help='folder for the files, empty or new')
+    parser.add_argument('--gpu-kit', action='store_true', help='make the GPU kits alone')
     parser.add_argument('--architecture', action='append', help=f'{" or ".join(architectures.ALL)} (default: both)')
     arguments = parser.parse_args()
     output = arguments.output.resolve()
@@ -143,8 +155,11 @@ def main():
         chosen = [architectures.find(name) for name in sorted(set(arguments.architecture or architectures.ALL))]
         commit, seconds = commit_and_time()
         output.mkdir(parents=True, exist_ok=True)
+        if any(output.iterdir()):
+            raise ValueError(f'{output} is not empty: its checksums would be those of other files, too')
         with tempfile.TemporaryDirectory() as made:
-            make(chosen, commit, seconds, pathlib.Path(made), output)
+            (make_kits if arguments.gpu_kit else make)(chosen, commit, seconds, pathlib.Path(made), output)
+        write_sums(output)
     except (ValueError, OSError) as problem:
         sys.exit(f'tools/release: {problem}')
     except subprocess.CalledProcessError as problem:

@@ -69,8 +69,7 @@ class Tree:
         folder.mkdir(parents=True, exist_ok=True)
 
     def stage(self):
-        self._put_programs()
-        self._put_libraries()
+        self.put_programs()
         self._put_texts()
         for sources, place in COPIED:
             files = sorted(pathlib.Path('.').glob(sources))
@@ -86,13 +85,17 @@ class Tree:
         examples = self.prefix / DOCUMENTS / EXAMPLES
         examples.symlink_to(os.path.relpath(self.prefix / 'share/nccl-exporter/prometheus/examples', examples.parent))
 
-    def _put_programs(self):
+    def put_built(self, mode, source, place):
+        """A program or library of ours, without its symbols."""
+        self.put(mode, self.built / source, place)
+        subprocess.run([f'{self.architecture.tools}strip', '--strip-unneeded', '--remove-section=.comment', self.prefix / place], check=True)
+        self.origins[str(place)] = None
+
+    def put_programs(self):
         for mode, source, place in ((0o755, LAUNCHER, HOME / 'bin/nccl-exporter'), (0o755, DAEMON, HOME / 'libexec/nccl-exporter'),
                                     (0o644, PLUGIN, HOME / pathlib.Path(PLUGIN).name)):
-            self.put(mode, self.built / source, place)
-            subprocess.run([f'{self.architecture.tools}strip', '--strip-unneeded', '--remove-section=.comment', self.prefix / place],
-                           check=True)
-            self.origins[str(place)] = None
+            self.put_built(mode, source, place)
+        self._put_libraries()
         self.make_folder(self.prefix / 'bin')
         (self.prefix / 'bin/nccl-exporter').symlink_to(f'../{HOME}/bin/nccl-exporter')
 

@@ -11,8 +11,9 @@ struct Announcements {
   bool broadcast_operations;  // Broadcast is announced as an operation, not as a call only
 };
 
-// `nccl_version` as ncclGetVersion reports it: 22809 for 2.28.9.
-constexpr Announcements AnnouncementsOf(int nccl_version) {
+// `nccl_version` as ncclGetVersion reports it: 22809 for 2.28.9. `broadcasts_are_ordinary`: by
+// NCCL_ALLGATHERV_ENABLE=0.
+constexpr Announcements AnnouncementsOf(int nccl_version, bool broadcasts_are_ordinary = false) {
   const int release = nccl_version / 100;
   const int api_version = release < 224   ? 1
                           : release < 226 ? 2
@@ -24,7 +25,7 @@ constexpr Announcements AnnouncementsOf(int nccl_version) {
   return {.api_version = api_version,
           .calls = release >= 228,
           .communicator = release >= 227,
-          .broadcast_operations = release < 229};
+          .broadcast_operations = release < 229 || broadcasts_are_ordinary};
 }
 
 }  // namespace nccl_exporter

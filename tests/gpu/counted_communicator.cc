@@ -2,6 +2,8 @@
 #include "tests/gpu/counted_communicator.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "tests/gpu/id_file.h"
@@ -13,14 +15,14 @@ namespace {
 Announcements OwnAnnouncements() {
   int version = 0;
   Require(ncclGetVersion(&version), "ncclGetVersion");
-  return AnnouncementsOf(version);
+  const char* batches_broadcasts = getenv("NCCL_ALLGATHERV_ENABLE");
+  return AnnouncementsOf(version,
+                         batches_broadcasts != nullptr && strcmp(batches_broadcasts, "0") == 0);
 }
 
-ncclConfig_t Named([[maybe_unused]] const std::string& name) {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+ncclConfig_t Named(const std::string& name) {
+  ncclConfig_t config;
   config.commName = name.c_str();
-#endif
   return config;
 }
 
@@ -114,10 +116,8 @@ void CountedCommunicator::Exchange(ncclDataType_t datatype, size_t message_bytes
   truth_.Call(Function::kRecv, count, BytesOf(datatype));
 }
 
-bool CountedCommunicator::Spread([[maybe_unused]] Function function,
-                                 [[maybe_unused]] ncclDataType_t datatype,
-                                 [[maybe_unused]] size_t count) {
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+bool CountedCommunicator::Spread(Function function, ncclDataType_t datatype, size_t count) {
+  if (!ncclAlltoAll.Exists()) return false;
   void* const send = gpu_->send();
   void* const receive = gpu_->receive();
   int sends = 1, receives = 1;
@@ -137,9 +137,6 @@ bool CountedCommunicator::Spread([[maybe_unused]] Function function,
   for (int i = 0; i < sends; ++i) truth_.Call(Function::kSend, count, BytesOf(datatype));
   for (int i = 0; i < receives; ++i) truth_.Call(Function::kRecv, count, BytesOf(datatype));
   return true;
-#else
-  return false;
-#endif
 }
 
 void CountedCommunicator::CaptureAndReplay(const std::function<void()>& calls, int replays) {
@@ -151,7 +148,7 @@ void CountedCommunicator::CaptureAndReplay(const std::function<void()>& calls, i
   calls();
   truth_.EndCapture();
   Require(cudaStreamEndCapture(gpu_->stream(), &graph), "cudaStreamEndCapture");
-  Require(cudaGraphInstantiateWithFlags(&executable, graph, 0), "cudaGraphInstantiate");
+  Require(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
   for (int replay = 0; replay < replays; ++replay) {
     Require(cudaGraphLaunch(executable, gpu_->stream()), "cudaGraphLaunch");
     truth_.Replay();
@@ -165,8 +162,8 @@ void CountedCommunicator::TimedCollective(Function function, ncclDataType_t data
                                           size_t message_bytes) {
   cudaEvent_t before = nullptr, after = nullptr;
   float milliseconds = 0;
-  Require(cudaEventCreate(&before), "cudaEventCreate");
-  Require(cudaEventCreate(&after), "cudaEventCreate");
+  Require(cudaEventCreateWithFlags(&before, 0), "cudaEventCreate");
+  Require(cudaEventCreateWithFlags(&after, 0), "cudaEventCreate");
   Require(cudaEventRecord(before, gpu_->stream()), "cudaEventRecord");
   Collective(function, datatype, message_bytes);
   Require(cudaEventRecord(after, gpu_->stream()), "cudaEventRecord");

@@ -2,8 +2,6 @@
 // A real NCCL communicator of this process's GPU that counts what it is asked for, as ground truth.
 #pragma once
 
-#include <nccl.h>
-
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,6 +10,7 @@
 
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/ground_truth.h"
+#include "tests/gpu/nccl_api.h"
 
 namespace nccl_exporter {
 

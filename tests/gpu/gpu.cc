@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gpu/gpu.h"
 
-#include <nccl.h>
+#include <array>
+#include <utility>
 
+#include "tests/gpu/nccl_api.h"
 #include "tests/gpu/require.h"
 
 namespace nccl_exporter {
+namespace {
+
+constexpr size_t kLargestProperties = 8192;  // CUDA 12 and 13 need 1 KiB
+
+}  // namespace
 
 Gpu::Gpu(int rank, size_t buffer_bytes) : buffer_bytes_(buffer_bytes) {
   int gpus = 0;
@@ -25,21 +32,30 @@ void Gpu::Synchronize() const { Require(cudaStreamSynchronize(stream_), "cudaStr
 
 int CountGpus(std::string* reason) {
   int gpus = 0;
+  if (!cudaGetDeviceCount.Exists()) return *reason = PathOf(Library::kCudart), 0;
+  if (!ncclGetVersion.Exists()) return *reason = PathOf(Library::kNccl), 0;
   const cudaError_t result = cudaGetDeviceCount(&gpus);
   if (result == cudaSuccess && gpus > 0) return gpus;
   *reason = result == cudaSuccess ? "no GPU" : std::string("no GPU: ") + cudaGetErrorString(result);
   return 0;
 }
 
-std::string DescribeMachine(int gpus) {
-  int nccl = 0, driver = 0;
-  cudaDeviceProp properties{};
+nlohmann::json DescribeMachine(int gpus) {
+  int nccl = 0, driver = 0, runtime = 0;
   Require(ncclGetVersion(&nccl), "ncclGetVersion");
   Require(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
-  Require(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
-  return "NCCL " + std::to_string(nccl / 10000) + "." + std::to_string(nccl / 100 % 100) + "." +
-         std::to_string(nccl % 100) + ", CUDA driver " + std::to_string(driver / 1000) + "." +
-         std::to_string(driver % 1000 / 10) + ", " + std::to_string(gpus) + " x " + properties.name;
+  Require(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  nlohmann::json names = nlohmann::json::array();
+  for (int gpu = 0; gpu < gpus; ++gpu) {
+    std::array<char, kLargestProperties> properties{};
+    Require(cudaGetDeviceProperties(properties.data(), gpu), "cudaGetDeviceProperties");
+    names.push_back(properties.data());
+  }
+  return {{"nccl", nccl},
+          {"driver", driver},
+          {"runtime", runtime},
+          {"gpus", std::move(names)},
+          {"libraries", {PathOf(Library::kNccl), PathOf(Library::kCudart)}}};
 }
 
 }  // namespace nccl_exporter

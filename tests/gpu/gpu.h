@@ -2,10 +2,11 @@
 // GPU of a rank: a stream, and buffers to send from and to receive into.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstddef>
+#include <nlohmann/json.hpp>
 #include <string>
+
+#include "tests/gpu/cuda_api.h"
 
 namespace nccl_exporter {
 
@@ -33,7 +34,7 @@ class Gpu {
 // GPUs of this machine that the process may use; 0, with the reason, where there is none or no
 // driver.
 int CountGpus(std::string* reason);
-// "NCCL 2.28.9, CUDA driver 13.0, 1 x NVIDIA H200"
-std::string DescribeMachine(int gpus);
+// Releases and paths of the libraries, and the names of the GPUs.
+nlohmann::json DescribeMachine(int gpus);
 
 }  // namespace nccl_exporter

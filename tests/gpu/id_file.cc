@@ -4,7 +4,6 @@
 #include <time.h>
 
 #include <cstdio>
-#include <fstream>
 
 #include "tests/gpu/require.h"
 
@@ -18,20 +17,20 @@ constexpr int kPolls = 60 * 200;
 
 void LeaveId(const std::string& path, const ncclUniqueId& id) {
   const std::string unfinished = path + ".part";
-  {
-    std::ofstream file(unfinished, std::ios::binary | std::ios::trunc);
-    file.write(id.internal, sizeof(id.internal));
-    file.close();
-    Require(static_cast<bool>(file), unfinished.c_str());
-  }
-  Require(std::rename(unfinished.c_str(), path.c_str()) == 0, path.c_str());
+  FILE* file = fopen(unfinished.c_str(), "w");
+  Require(file != nullptr && fwrite(&id, sizeof(id), 1, file) == 1 && fclose(file) == 0,
+          unfinished.c_str());
+  Require(rename(unfinished.c_str(), path.c_str()) == 0, path.c_str());
 }
 
 ncclUniqueId AwaitId(const std::string& path) {
   ncclUniqueId id;
   for (int poll = 0; poll < kPolls; ++poll) {
-    if (std::ifstream file(path, std::ios::binary); file.read(id.internal, sizeof(id.internal)))
+    if (FILE* file = fopen(path.c_str(), "r"); file != nullptr) {
+      Require(fread(&id, sizeof(id), 1, file) == 1, path.c_str());
+      fclose(file);
       return id;
+    }
     const timespec pause{0, kPollNs};
     nanosleep(&pause, nullptr);
   }

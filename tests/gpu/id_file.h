@@ -2,9 +2,9 @@
 // NCCL's id of a communicator, handed from rank 0 to the others through a file.
 #pragma once
 
-#include <nccl.h>
-
 #include <string>
+
+#include "tests/gpu/nccl_api.h"
 
 namespace nccl_exporter {
 

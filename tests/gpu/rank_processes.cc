@@ -54,7 +54,7 @@ void RankProcesses::Start(const RankPlacement& placement,
   running_.push_back(child);
 }
 
-bool RankProcesses::Wait(int limit_seconds) {
+bool RankProcesses::Wait(int limit_seconds, int may_be_killed) {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   const time_t deadline = now.tv_sec + limit_seconds;
@@ -63,6 +63,7 @@ bool RankProcesses::Wait(int limit_seconds) {
       int status = 0;
       if (waitpid(running_[i], &status, WNOHANG) != running_[i]) continue;
       running_.erase(running_.begin() + static_cast<ptrdiff_t>(i--));
+      if (WIFSIGNALED(status) && may_be_killed-- > 0) continue;
       if (status != 0) {
         KillAll();
         return false;

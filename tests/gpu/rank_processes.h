@@ -34,8 +34,9 @@ class RankProcesses {
              const std::function<int()>& body);
 
   // Waits for all. When one fails, or `limit_seconds` are over, the others are killed, for they
-  // would wait forever. True if every process ended with 0.
-  bool Wait(int limit_seconds);
+  // would wait forever. True if every process ended with 0. So many processes as `may_be_killed`
+  // may end by a signal, and count as ended.
+  bool Wait(int limit_seconds, int may_be_killed = 0);
 
  private:
   void KillAll();

@@ -2,13 +2,13 @@
 // Has the real libnccl load, start, stop, unload and load again its profiler plugin, without a GPU:
 // calls the function that communicator init calls, which needs only fields of the communicator.
 // Ends with 77 where it cannot.
-#include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
 
 #include "tests/gpu/local_symbol.h"
+#include "tests/gpu/nccl_api.h"
 
 namespace nccl_exporter {
 namespace {
@@ -25,14 +25,11 @@ int Refuse(const char* why) {
   return kCannotRun;
 }
 
-int Load(const char* library_path, int times) {
-  void* library = dlopen(library_path, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return Refuse(dlerror());
-  void* known = dlsym(library, "ncclGetVersion");
-  if (known == nullptr) return Refuse("libnccl.so.2 has no ncclGetVersion");
+int Load(int times) {
+  const void* known = FindFunction(Library::kNccl, "ncclGetVersion");
+  if (known == nullptr) return Refuse(PathOf(Library::kNccl).c_str());
   int version = 0;
-  reinterpret_cast<int (*)(int*)>(known)(&version);
+  ncclGetVersion(&version);
   using OnCommunicator = int (*)(void*);
   const auto init = reinterpret_cast<OnCommunicator>(FindLocalSymbol(known, kInit));
   const auto finalize = reinterpret_cast<OnCommunicator>(FindLocalSymbol(known, kFinalize));
@@ -53,12 +50,12 @@ int Load(const char* library_path, int times) {
 }  // namespace
 }  // namespace nccl_exporter
 
-// Arguments: path of libnccl, and how many communicators to begin and end one after the other.
+// Argument: how many communicators to begin and end one after the other.
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  if (argc != 2) return 2;
   int times = 0;
-  if (sscanf(argv[2], "%d", &times) != 1) return 2;
-  const int code = nccl_exporter::Load(argv[1], times);
+  if (sscanf(argv[1], "%d", &times) != 1) return 2;
+  const int code = nccl_exporter::Load(times);
   fflush(stdout);
   _exit(code);  // exit handlers of libnccl are not tested
 }

@@ -46,8 +46,7 @@ class RealLoader : public testing::Test {
   // Begins and ends communicators, one after the other.
   exporter::Finished Load(int communicators, std::map<std::string, std::string> environment) const {
     environment.emplace("NCCL_EXPORTER_DIR", segments_.path());
-    return exporter::RunToEnd({kLoaderPath, NCCL_LIBRARY, std::to_string(communicators)},
-                              environment);
+    return exporter::RunToEnd({kLoaderPath, std::to_string(communicators)}, environment);
   }
   std::shared_ptr<const collector::NodeSnapshot> Snapshot() const {
     return collector::Collector({.directories = {segments_.path()}}).Snapshot();

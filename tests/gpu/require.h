@@ -3,8 +3,7 @@
 // waiting.
 #pragma once
 
-#include <cuda_runtime_api.h>
-#include <nccl.h>
+#include "tests/gpu/nccl_api.h"
 
 namespace nccl_exporter {
 

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gpu/overhead/paced_rank.h"
 
-#include <nccl.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/id_file.h"
+#include "tests/gpu/nccl_api.h"
 #include "tests/gpu/require.h"
 
 namespace nccl_exporter {
 namespace {
+
+constexpr int kReadings = 1000;
 
 double ReadClock(clockid_t clock) {
   timespec now{};
@@ -51,16 +53,19 @@ class BlockRunner {
       }
     }
     const double call_end = ReadClock(CLOCK_THREAD_CPUTIME_ID);
+    for (int i = 0; i < kReadings; ++i) ReadClock(CLOCK_MONOTONIC);
+    const double readings_end = ReadClock(CLOCK_THREAD_CPUTIME_ID);
     gpu_.Synchronize();
     const double operations = static_cast<double>(block.operations);
     return {.time_ns = (ReadClock(CLOCK_MONOTONIC) - time) / operations,
             .call_ns = (call_end - call) / operations,
-            .cpu_ns = (ReadClock(CLOCK_PROCESS_CPUTIME_ID) - cpu) / operations};
+            .cpu_ns = (ReadClock(CLOCK_PROCESS_CPUTIME_ID) - cpu) / operations,
+            .clock_ns = (readings_end - call_end) / kReadings};
   }
 
  private:
   void AllReduce(size_t bytes) {
-    Require(ncclAllReduce(gpu_.send(), gpu_.receive(), bytes / sizeof(float), ncclFloat, ncclSum,
+    Require(ncclAllReduce(gpu_.send(), gpu_.receive(), bytes / sizeof(float), ncclFloat32, ncclSum,
                           communicator_, gpu_.stream()),
             "ncclAllReduce");
   }
@@ -73,7 +78,7 @@ class BlockRunner {
             "cudaStreamBeginCapture");
     AllReduce(bytes);
     Require(cudaStreamEndCapture(gpu_.stream(), &graph), "cudaStreamEndCapture");
-    Require(cudaGraphInstantiateWithFlags(&graph_, graph, 0), "cudaGraphInstantiate");
+    Require(cudaGraphInstantiate(&graph_, graph, 0), "cudaGraphInstantiate");
     Require(cudaGraphDestroy(graph), "cudaGraphDestroy");
     captured_bytes_ = bytes;
   }

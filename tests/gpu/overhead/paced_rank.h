@@ -20,9 +20,10 @@ struct Block {
 
 // Cost of one operation, in nanoseconds.
 struct BlockCost {
-  double time_ns = 0;  // from the first call to the GPU's end
-  double call_ns = 0;  // of the calling thread, CPU time in the calls
-  double cpu_ns = 0;   // of the process, CPU time of all threads, the wait for the GPU included
+  double time_ns = 0;   // from the first call to the GPU's end
+  double call_ns = 0;   // of the calling thread, CPU time in the calls
+  double cpu_ns = 0;    // of the process, CPU time of all threads, the wait for the GPU included
+  double clock_ns = 0;  // of a reading of the clock, by the calling thread after the calls
 };
 
 // The measuring process's end of it.
