@@ -52,6 +52,9 @@ inline constexpr CodeTable<FindingKind> kFindingKinds{{
 }};
 static_assert(IsInOrder(kFindingKinds));
 
+// Whether the ranks of a job wait in an operation that does not end.
+constexpr bool IsHang(FindingKind kind) { return kind <= FindingKind::kHangElsewhere; }
+
 // Severities of the alerts, the worst last: findings are ordered by the value.
 enum class Severity : uint8_t { kInfo, kWarning, kCritical, kCount };
 inline constexpr CodeTable<Severity> kSeverities{{
@@ -134,6 +137,13 @@ struct Finding {
   std::vector<std::pair<std::string, std::string>> evidence;
   std::string next;     // advice in one sentence
   std::string runbook;  // name of its alert, which is that of its page in docs/runbooks; or empty
+
+  // Stays while the finding lasts: FindingIds. Empty: no judge has seen it yet.
+  std::string id = {};
+  // Name, with its unit, and number: the cost and the evidence for programs.
+  std::vector<std::pair<std::string, double>> numbers = {};
+  // Things to save before the job is killed, and commands for that, which any shell may run.
+  std::vector<std::pair<std::string, std::string>> collect = {};
 };
 
 }  // namespace nccl_exporter::exporter
