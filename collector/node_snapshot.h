@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "collector/host_signals.h"
 #include "collector/operation_counts.h"
 #include "collector/segment_trouble.h"
 #include "proto/code_table.h"
@@ -193,6 +194,8 @@ struct CommunicatorSnapshot {
   int gpu_index = -1;  // -1: unknown
   std::string gpu_uuid;
   std::string pci_bus_id;
+  // Network adapters nearest to the GPU, at most two with a comma between; empty: not known.
+  std::string adapter;
   int64_t created_realtime_ns = 0;
 
   FunctionSnapshots functions;      // by Function
@@ -236,6 +239,7 @@ struct ProcessSnapshot {
   // Stopped by a signal or a debugger; not known of a process in another PID namespace.
   std::optional<bool> is_stopped;
   uint64_t pid = 0;  // in its own PID namespace
+  int seen_pid = 0;  // as the kernel reports it to the reader; 0: /proc does not show it
   uint64_t uid = 0;  // owner of the segment, in the reader's user namespace
   std::string host_name;
   std::string executable;
@@ -244,7 +248,8 @@ struct ProcessSnapshot {
   int64_t start_monotonic_ns = 0;  // by CLOCK_MONOTONIC of the reader
   // Environment variables, name and value.
   std::vector<std::pair<std::string, std::string>> identity;
-  RankNumbers numbers;  // of the communicator that was made last
+  RankNumbers numbers;              // of the communicator that was made last
+  std::optional<HostSignals> host;  // of a living process that was looked at
   // Id of the first communicator of more than one rank; 0: there is none, or not known. In a
   // NodeSnapshot that of the job, where processes are known to be of one.
   uint64_t first_communicator = 0;

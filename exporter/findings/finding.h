@@ -28,6 +28,7 @@ enum class FindingKind : uint8_t {
   kNotJudged,
   kRanksUnmeasured,
   kAbandoned,
+  kSocketFallback,
   kCount
 };
 inline constexpr CodeTable<FindingKind> kFindingKinds{{
@@ -49,6 +50,8 @@ inline constexpr CodeTable<FindingKind> kFindingKinds{{
      "ranks that must be on this node are not seen"},
     {FindingKind::kAbandoned, "abandoned",
      "operations of a communicator do not end, and their processes go on in others"},
+    {FindingKind::kSocketFallback, "socket_fallback",
+     "NCCL uses sockets between nodes, beside an adapter for verbs"},
 }};
 static_assert(IsInOrder(kFindingKinds));
 

@@ -111,7 +111,7 @@ Judgement NodeJudge::Judge(const collector::NodeSnapshot& node) const {
   for (std::vector<Finding>& more :
        std::array{KilledProcesses(node, JustEnded(node)), UnusableSegments(node),
                   lost_operations_.Findings(), NotJudged(communicators),
-                  UnmeasuredRanks(node, times_.wait())})
+                  UnmeasuredRanks(node, times_.wait()), SocketFallbacks(communicators)})
     std::ranges::move(more, std::back_inserter(others));
   RemoveExplained(judgement.findings, others);
   std::ranges::move(others, std::back_inserter(judgement.findings));

@@ -112,6 +112,7 @@ Finding FindingOf(const std::vector<FoundLateRank>& all, const Thresholds& times
       others += fmt::format(" ({})", Percent(other.late->measures.cost));
   }
   if (!others.empty()) finding.evidence.emplace_back("late as well in", others);
+  if (!late.unusual.empty()) finding.evidence.emplace_back("on its host meanwhile", late.unusual);
   finding.next = fmt::format(
       "Compare clocks, throttling and errors of {} with its peers, and look for other work on its "
       "CPUs.",
