@@ -191,7 +191,8 @@ TEST(RankNumbers, AreNoneWhereAProcessHasTwoRanksOfACommunicator) {
     return communicator;
   };
   for (const auto& ranks : std::vector<std::vector<uint64_t>>{{0, 3}, {1}, {2, 2}}) {
-    ProcessSnapshot& process = node.processes.emplace_back(Ranked(static_cast<uint32_t>(node.processes.size()), 0));
+    ProcessSnapshot& process =
+        node.processes.emplace_back(Ranked(static_cast<uint32_t>(node.processes.size()), 0));
     process.first_communicator = 0xe0;
     process.communicators.clear();
     for (const uint64_t rank : ranks) process.communicators.push_back(member(rank));
