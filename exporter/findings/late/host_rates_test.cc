@@ -109,7 +109,7 @@ TEST_F(HostRatesTest, SayNothingWhereNoPeerIsSeen) {
   }
   const Finding finding =
       FindingWith([](size_t, collector::HostSignals& host) { *host.cpu_wait_ns += 2500 * kMs; });
-  EXPECT_THAT(finding.evidence, Not(Contains(Key(kMeanwhile))));
+  EXPECT_THAT(finding.evidence, testing::Not(Contains(Key(kMeanwhile))));
 }
 
 }  // namespace
