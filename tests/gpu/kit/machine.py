@@ -39,13 +39,13 @@ def library_path(names, folders=None):
     return ''
 
 
-def objects(output):
+def objects(lines):
     """The JSON objects of a program's output, into which NCCL writes lines of its own."""
-    for row in output.splitlines():
+    for row in lines:
         if row.startswith('{'):
             yield json.loads(row)
-        elif row:
-            print(row)
+        elif row.strip():
+            print(row.rstrip())
 
 
 def samples(text):
@@ -139,15 +139,23 @@ class Machine:
         command = [sys.executable, '-c', RUN, str(self.kit / 'lib/libgpu-kit-programs.so'), program, json.dumps(options)]
         return subprocess.Popen(command, env=self.environment(**variables), stdout=subprocess.PIPE, universal_newlines=True)
 
-    def run(self, program, options, **variables):
-        """The JSON objects that a program prints. One that starts ranks has a limit of its own; that of the part ends the others."""
-        process = self.start(program, options, **variables)
-        output, _ = process.communicate()
-        if process.returncode == CANNOT_RUN:
-            raise Skip(output.strip())
+    def rows(self, program, options, **variables):
+        """The JSON objects that a program prints, as they come. The last line of one that cannot run says why."""
+        process, last = self.start(program, options, **variables), ''
+
+        def lines():
+            nonlocal last
+            for last in process.stdout:
+                yield last
+        yield from objects(lines())
+        if process.wait() == CANNOT_RUN:
+            raise Skip(last.strip())
         if process.returncode != 0:
             raise Failed(f'{program} ended with status {process.returncode}')
-        return list(objects(output))
+
+    def run(self, program, options, **variables):
+        """All of them. A program that starts ranks has a limit of its own; that of the part ends the others."""
+        return list(self.rows(program, options, **variables))
 
     def facts(self):
         if self._facts is None:

@@ -33,8 +33,9 @@ def measure(machine, data, save):
         with machine.folder() as folder:
             options = dict(shape, largest_bytes=largest, graph=kind == 'graph', repetitions=REPETITIONS, directory=folder,
                            plugins=competitors(machine, folder))
-            data[kind] = machine.run('cost', options)
-        save()
+            for row in machine.rows('cost', options):
+                data[kind].append(row)
+                save()
 
 
 def fastest(row, name, what):

@@ -60,7 +60,7 @@ def run_fault(machine, folder, is_killed):
                 return dict(result, problem=f'the job did not end within {END_SECONDS} s')
             if job.returncode != 0:
                 return dict(result, problem=f'the job ended with status {job.returncode}')
-            return dict(result, ranks=list(objects(output)))
+            return dict(result, ranks=list(objects(output.splitlines())))
         finally:
             job.kill()
 

@@ -13,7 +13,7 @@ from verdict import LIMITS, at_most, line, not_judged
 
 NAME = 'right'
 LIMIT_SECONDS = 170
-JOB_SECONDS = 60
+JOB_SECONDS = 50
 SHOWN = 10
 COUNTED = ('nccl_api_calls_total', 'nccl_collective_operations_total', 'nccl_collective_bytes_total', 'nccl_p2p_send_operations_total',
            'nccl_p2p_send_bytes_total', 'nccl_p2p_recv_operations_total', 'nccl_p2p_recv_bytes_total')
@@ -130,7 +130,7 @@ def run_torch(machine, folder, ranks):
             raise Failed('the PyTorch job failed')
         counted = {}
         for output in outputs:
-            for key, value in list(objects(output))[-1]['counts'].items():
+            for key, value in list(objects(output.splitlines()))[-1]['counts'].items():
                 counted[key] = counted.get(key, 0) + value
         found = {}
         for name, labels, value in daemon.samples():
