@@ -14,6 +14,7 @@
 
 #include "collector/arrivals/arrival_observer.h"
 #include "collector/gpu_numbers.h"
+#include "collector/host/host_reader.h"
 #include "collector/segments/segment_table.h"
 #include "collector/trace/operation_recorder.h"
 
@@ -46,6 +47,7 @@ Collector::Collector(CollectorOptions options, Clock clock)
       table_(std::make_unique<SegmentTable>(std::move(options.directories), options.retention,
                                             options.splits_durations)),
       arrivals_(std::make_unique<ArrivalObserver>()),
+      host_(std::make_unique<HostReader>()),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!stop_.is_open()) throw std::system_error(errno, std::generic_category(), "eventfd");
 }
@@ -88,6 +90,7 @@ std::shared_ptr<NodeSnapshot> Collector::SnapshotOf(SegmentLooks looks, const Mo
   auto snapshot = std::make_shared<NodeSnapshot>(table_->Read(std::move(looks), now));
   arrivals_->AddTo(*snapshot);
   NumberGpus(*snapshot);
+  host_->AddTo(*snapshot, now.monotonic_ns);
   return snapshot;
 }
 

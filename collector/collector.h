@@ -30,6 +30,7 @@ struct CollectorOptions {
 };
 
 class ArrivalObserver;
+class HostReader;
 class SegmentTable;
 
 class Collector {
@@ -72,10 +73,11 @@ class Collector {
   void Run();
 
   const Clock clock_;
-  std::mutex mutex_;  // guards what table_ and arrivals_ point to, and has_thread_
+  std::mutex mutex_;  // guards what table_, arrivals_ and host_ point to, and has_thread_
   bool has_thread_ = false;
   const std::unique_ptr<SegmentTable> table_;
   const std::unique_ptr<ArrivalObserver> arrivals_;
+  const std::unique_ptr<HostReader> host_;
   const FileDescriptor stop_;  // eventfd: readable when the thread shall end
   std::thread thread_;
 };

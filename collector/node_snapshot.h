@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "collector/host_signals.h"
 #include "collector/operation_counts.h"
 #include "collector/segment_trouble.h"
 #include "proto/code_table.h"
@@ -193,6 +194,8 @@ struct CommunicatorSnapshot {
   int gpu_index = -1;  // -1: unknown
   std::string gpu_uuid;
   std::string pci_bus_id;
+  // Network adapters nearest to the GPU, at most two with a comma between; empty: not known.
+  std::string adapter;
   int64_t created_realtime_ns = 0;
 
   FunctionSnapshots functions;      // by Function
@@ -236,6 +239,7 @@ struct ProcessSnapshot {
   // Stopped by a signal or a debugger; not known of a process in another PID namespace.
   std::optional<bool> is_stopped;
   uint64_t pid = 0;  // in its own PID namespace
+  int seen_pid = 0;  // as the kernel reports it to the reader; 0: /proc does not show it
   uint64_t uid = 0;  // owner of the segment, in the reader's user namespace
   std::string host_name;
   std::string executable;
@@ -244,8 +248,10 @@ struct ProcessSnapshot {
   int64_t start_monotonic_ns = 0;  // by CLOCK_MONOTONIC of the reader
   // Environment variables, name and value.
   std::vector<std::pair<std::string, std::string>> identity;
-  RankNumbers numbers;  // of the communicator that was made last
-  // Id of the first communicator of more than one rank; 0: there is none, or not known.
+  RankNumbers numbers;              // of the communicator that was made last
+  std::optional<HostSignals> host;  // of a living process that was looked at
+  // Id of the first communicator of more than one rank; 0: there is none, or not known. In a
+  // NodeSnapshot that of the job, where processes are known to be of one.
   uint64_t first_communicator = 0;
   std::array<uint64_t, kLossCount> losses{};
   std::vector<CommunicatorSnapshot> communicators;
@@ -265,26 +271,22 @@ struct ProcessSnapshot {
     return kEmpty;
   }
 
-  // The job that the process is of, among those of its user and namespace: of the workload manager,
-  // else of the injection into pods, else of torchrun, else where its ranks meet, else the
-  // process's first communicator. Empty if none is known.
-  std::string JobName() const {
+  // Name of its job that the environment gives: of the workload manager, else of the injection into
+  // pods, else of torchrun. Empty if there is none: blanks are no name.
+  std::string GivenJob() const {
     for (const char* name : {"SLURM_JOB_ID", "NCCL_EXPORTER_JOB", "TORCHELASTIC_RUN_ID"}) {
       const std::string& job = Identity(name);
-      if (!job.empty() && job != kDefaultRunId) return job;
+      const bool is_blank = job.find_first_not_of(" \t\n\v\f\r") == std::string::npos;
+      if (!is_blank && job != kDefaultRunId) return job;
     }
-    if (const std::string meeting = MeetingPoint(); !meeting.empty()) return meeting;
-    return first_communicator == 0 ? "" : HexText(first_communicator);
+    return "";
   }
 
-  // Address and port of the store by which PyTorch's ranks find each other: the same on all ranks
-  // of a job, and no other job's at that time. An address of the node itself is the node's name.
-  std::string MeetingPoint() const {
-    const std::string& address = Identity("MASTER_ADDR");
-    const std::string& port = Identity("MASTER_PORT");
-    if (address.empty() || port.empty()) return "";
-    const bool is_local = address == "localhost" || address == "::1" || address.starts_with("127.");
-    return (is_local ? NodeName() : address) + ':' + port;
+  // The job that the process is of, among those of its user and namespace: by its name, else by
+  // the first communicator. Empty if none is known.
+  std::string JobName() const {
+    const std::string given = GivenJob();
+    return given.empty() && first_communicator != 0 ? HexText(first_communicator) : given;
   }
 
   // The node that it runs on. In Kubernetes the host name is the pod's.
@@ -306,13 +308,19 @@ struct CommunicatorKey {
   auto operator<=>(const CommunicatorKey&) const = default;
 };
 
+// With GivenJob() for `job` it is known before jobs are joined.
 inline CommunicatorKey CommunicatorKeyOf(const ProcessSnapshot& process,
-                                         const CommunicatorSnapshot& communicator) {
+                                         const CommunicatorSnapshot& communicator,
+                                         std::string job) {
   return {.id = communicator.id,
           .ranks = communicator.ranks,
           .uid = process.uid,
-          .job = process.JobName(),
+          .job = std::move(job),
           .name_space = process.Identity("POD_NAMESPACE")};
+}
+inline CommunicatorKey CommunicatorKeyOf(const ProcessSnapshot& process,
+                                         const CommunicatorSnapshot& communicator) {
+  return CommunicatorKeyOf(process, communicator, process.JobName());
 }
 
 // Whether a path of --segment.dir is a pattern for private directories: "*" is the user's number.

@@ -30,15 +30,17 @@ void* Process::StartCopyEngineTask(void* context, Function function, uint64_t co
   return unfollowed;
 }
 
-void Process::BeginChannels(void** handle, Communicator& communicator, Handle operation,
-                            uint32_t channel, uint64_t gpu_ns) {
+abi::Result Process::BeginChannels(void** handle, Communicator& communicator, Handle operation,
+                                   uint32_t channel, uint64_t gpu_ns) {
   if (communicator.StartChannel(operation.Ticket(), channel, gpu_ns))
     *handle = operation.OfChannel(channel).Pointer();
+  return abi::kSuccess;
 }
 
-void Process::RefuseChannel(Handle task, uint32_t channel) {
-  if (communicators_.Fits(task, HandleKind::kUnfollowed)) return;
-  CountLoss(channel >= Handle::kMaxChannels ? Loss::kChannelOutOfRange : Loss::kUnknownHandle);
+abi::Result Process::RefuseChannel(Handle task, uint32_t channel) {
+  if (!communicators_.Fits(task, HandleKind::kUnfollowed))
+    CountLoss(channel >= Handle::kMaxChannels ? Loss::kChannelOutOfRange : Loss::kUnknownHandle);
+  return abi::kSuccess;
 }
 
 // An operation that nobody follows has no ticket, and its network time counts none the less.

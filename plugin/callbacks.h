@@ -129,8 +129,9 @@ inline void* Process::StartTask(void* context, OperationStart& start, const Task
 }
 
 template <bool kHasTimeStamp>
-[[gnu::always_inline]] inline void Process::StartKernelChannel(void** handle, void* task,
-                                                               uint32_t channel, uint64_t gpu_ns) {
+[[gnu::always_inline]] inline abi::Result Process::StartKernelChannel(void** handle, void* task,
+                                                                      uint32_t channel,
+                                                                      uint64_t gpu_ns) {
   const Handle operation = Handle::From(task);
   Communicator* communicator = communicators_.Owner(operation, HandleKind::kOperation);
   if (communicator == nullptr || channel >= Handle::kMaxChannels)
@@ -139,6 +140,7 @@ template <bool kHasTimeStamp>
   if (!communicator->AddChannel(operation.Ticket(), channel, gpu_ns))
     return BeginChannels(handle, *communicator, operation, channel, gpu_ns);
   *handle = operation.OfChannel(channel).Pointer();
+  return abi::kSuccess;
 }
 
 [[gnu::always_inline]] inline void Process::StampKernelChannel(void* pointer, uint64_t gpu_ns) {

@@ -9,6 +9,9 @@
 namespace nccl_exporter::plugin {
 namespace {
 
+// Each event is one function with all that it calls, entered by a jump.
+#define NCCL_EXPORTER_EVENT [[gnu::noinline, gnu::flatten]] static abi::Result
+
 template <typename Descriptor>
 struct Adapter {
   static constexpr bool kHasCallEvents = requires(Descriptor d) { d.collApi; };
@@ -17,9 +20,6 @@ struct Adapter {
   static constexpr bool kHasTimeStamps = requires(Descriptor d) { d.kernelCh.pTimer; };
   static constexpr bool kHasProxySteps = requires(Descriptor d) { d.proxyStep.step; };
   static constexpr bool kNamesCommunicatorPerEvent = requires(Descriptor d) { d.coll.commHash; };
-
-    // Each event's start is one function with all that it calls, entered by a jump.
-#define NCCL_EXPORTER_EVENT [[gnu::noinline, gnu::flatten]] static abi::Result
 
   // Start of a collective or a point-to-point task: the part that both share.
   template <typename Task>
@@ -101,9 +101,8 @@ struct Adapter {
   NCCL_EXPORTER_EVENT StartKernelCh(void** handle, const Descriptor& d) {
     uint64_t gpu_ns = 0;
     if constexpr (kHasTimeStamps) gpu_ns = d.kernelCh.pTimer;
-    Process::Get()->template StartKernelChannel<kHasTimeStamps>(handle, d.parentObj,
-                                                                d.kernelCh.channelId, gpu_ns);
-    return abi::kSuccess;
+    return Process::Get()->template StartKernelChannel<kHasTimeStamps>(
+        handle, d.parentObj, d.kernelCh.channelId, gpu_ns);
   }
 
   // The most frequent first.
@@ -133,49 +132,54 @@ struct Adapter {
     }
     return abi::kSuccess;  // not asked for
   }
+};
 
-  static abi::Result StopEvent(void* handle) {
-    if (Process* process = Process::Get()) process->Stop<kHasTimeStamps>(handle);
-    return abi::kSuccess;
-  }
+// Stops, states and the end of a communicator look alike in the versions that announce alike.
 
-  // `args` ends before `steps` from v4 on.
-  NCCL_EXPORTER_EVENT RecordProxyStep(void* handle, int state, const abi::StateArgs* args) {
-    const uint64_t bytes = kHasTimeStamps && args != nullptr ? args->transSize : 0;
-    Process::Get()->RecordProxyStep(handle, state, bytes);
-    return abi::kSuccess;
-  }
-  NCCL_EXPORTER_EVENT RecordProxyOp(void* handle, int state, const abi::StateArgs* args) {
-    Process::Get()->RecordProxyOperation(handle, state, args->transSize, args->steps);
-    return abi::kSuccess;
-  }
+template <bool kHasTimeStamps>
+abi::Result StopEvent(void* handle) {
+  if (Process* process = Process::Get()) process->Stop<kHasTimeStamps>(handle);
+  return abi::kSuccess;
+}
 
-  static abi::Result RecordEventState(void* handle, int state, abi::StateArgs* args) {
-    Process* process = Process::Get();
-    if (process == nullptr || handle == nullptr) return abi::kSuccess;
-    if (kHasTimeStamps && state == abi::kStateKernelChStop) {
-      if (args != nullptr) process->StampKernelChannel(handle, args->pTimer);
-      return abi::kSuccess;
-    }
-    if constexpr (kHasProxySteps) {
-      const bool is_of_step =
-          (abi::kFirstStateProxyStep <= state && state <= abi::kLastStateProxyStep) ||
-          (kHasTimeStamps && state == abi::kStateProxyStepSendPeerWait);
-      if (is_of_step) return RecordProxyStep(handle, state, args);
-      const bool is_of_operation = 0 <= state && state <= abi::kLastStateProxyOp;
-      if (!kHasTimeStamps && is_of_operation && args != nullptr)
-        return RecordProxyOp(handle, state, args);
-    }
+// `args` ends before `steps` from v4 on.
+template <bool kHasTimeStamps>
+NCCL_EXPORTER_EVENT RecordProxyStep(void* handle, int state, const abi::StateArgs* args) {
+  const uint64_t bytes = kHasTimeStamps && args != nullptr ? args->transSize : 0;
+  Process::Get()->RecordProxyStep(handle, state, bytes);
+  return abi::kSuccess;
+}
+NCCL_EXPORTER_EVENT RecordProxyOp(void* handle, int state, const abi::StateArgs* args) {
+  Process::Get()->RecordProxyOperation(handle, state, args->transSize, args->steps);
+  return abi::kSuccess;
+}
+
+template <bool kHasTimeStamps, bool kHasProxySteps>
+abi::Result RecordEventState(void* handle, int state, abi::StateArgs* args) {
+  Process* process = Process::Get();
+  if (process == nullptr || handle == nullptr) return abi::kSuccess;
+  if (kHasTimeStamps && state == abi::kStateKernelChStop) {
+    if (args != nullptr) process->StampKernelChannel(handle, args->pTimer);
     return abi::kSuccess;
   }
+  if constexpr (kHasProxySteps) {
+    const bool is_of_step =
+        (abi::kFirstStateProxyStep <= state && state <= abi::kLastStateProxyStep) ||
+        (kHasTimeStamps && state == abi::kStateProxyStepSendPeerWait);
+    if (is_of_step) return RecordProxyStep<kHasTimeStamps>(handle, state, args);
+    const bool is_of_operation = 0 <= state && state <= abi::kLastStateProxyOp;
+    if (!kHasTimeStamps && is_of_operation && args != nullptr)
+      return RecordProxyOp(handle, state, args);
+  }
+  return abi::kSuccess;
+}
+
+abi::Result Finalize(void* context) {
+  if (Process* process = Process::Get()) process->Finalize(context);
+  return abi::kSuccess;
+}
 
 #undef NCCL_EXPORTER_EVENT
-
-  static abi::Result Finalize(void* context) {
-    if (Process* process = Process::Get()) process->Finalize(context);
-    return abi::kSuccess;
-  }
-};
 
 abi::Result Init(const InitRequest& request, void** context, int* mask) {
   if (context == nullptr || mask == nullptr) return abi::kSuccess;
@@ -212,7 +216,8 @@ struct Exported {
 template <typename Descriptor, typename Table>
 constexpr Exported<Table> Fill(decltype(Table::init) init) {
   using A = Adapter<Descriptor>;
-  return {{"nccl-exporter", init, A::StartEvent, A::StopEvent, A::RecordEventState, A::Finalize},
+  return {{"nccl-exporter", init, A::StartEvent, StopEvent<A::kHasTimeStamps>,
+           RecordEventState<A::kHasTimeStamps, A::kHasProxySteps>, Finalize},
           {}};
 }
 

@@ -73,7 +73,7 @@ class Process {
                             uint32_t element_bytes, void* call);
   // With a GPU time (API v4 and later), or dated here.
   template <bool kHasTimeStamp>
-  void StartKernelChannel(void** handle, void* task, uint32_t channel, uint64_t gpu_ns);
+  abi::Result StartKernelChannel(void** handle, void* task, uint32_t channel, uint64_t gpu_ns);
   void* StartProxyOperation(void* task, int pid, bool is_send);
   void* StartProxyStep(void* proxy_operation, int step);
   void RecordProxyStep(void* step, int state, uint64_t bytes);
@@ -104,10 +104,11 @@ class Process {
   // handed to the GPU.
   bool DateCall(Handle call, OperationStart* start);
   bool HasSteps(Handle call) const;
-  // Out of line: the frame of a call would cost every channel 6 %.
-  static void BeginChannels(void** handle, Communicator& communicator, Handle operation,
-                            uint32_t channel, uint64_t gpu_ns);
-  void RefuseChannel(Handle task, uint32_t channel);
+  // Out of line, and with a callback's result: a callback ends with a jump to them, and no channel
+  // pays for a frame.
+  static abi::Result BeginChannels(void** handle, Communicator& communicator, Handle operation,
+                                   uint32_t channel, uint64_t gpu_ns);
+  abi::Result RefuseChannel(Handle task, uint32_t channel);
   [[gnu::cold, gnu::noinline]] void RefuseStep(Handle handle);
   void StopOther(Handle handle);
   void StopRare(Handle handle);

@@ -15,15 +15,13 @@ struct IdentityVariable {
 
 // Job, pod and rank of the process are labels of other names (docs/metrics.md). In the order in
 // which they get labels while there is room (exporter/series/labels/series_labels.h).
-inline constexpr std::array<IdentityVariable, 24> kIdentityVariables{{
+inline constexpr std::array<IdentityVariable, 22> kIdentityVariables{{
     {"RANK", ""},
     {"LOCAL_RANK", ""},
     {"WORLD_SIZE", ""},
     {"SLURM_PROCID", ""},
     {"SLURM_LOCALID", ""},
     {"NCCL_EXPORTER_JOB", ""},
-    {"MASTER_ADDR", ""},
-    {"MASTER_PORT", ""},
     {"POD_NAME", ""},
     {"POD_NAMESPACE", ""},
     {"NODE_NAME", ""},

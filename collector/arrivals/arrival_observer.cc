@@ -145,7 +145,7 @@ void ArrivalObserver::Follow(const RingKey& key, const SegmentLook& look) {
   followed.generation = layout::GenerationOf(state_word);
   followed.file = look.file;
   followed.ring = followed.recent = CompletionRing(offset, look.clock_offset_ns);
-  followed.member = matcher_.Add(RankOf(*head, CommunicatorKeyOf(process, {})));
+  followed.member = matcher_.Add(RankOf(*head, CommunicatorKeyOf(process, {}, process.GivenJob())));
 }
 
 // Whether there is room for one more ring of the user. Where there is none, the user who has the

@@ -29,6 +29,21 @@ TEST_F(ArrivalObserverTest, ComparesTheRanksOfSeveralProcesses) {
   EXPECT_EQ(Counts(1)->lateness_ns, 3 * kMillisecond);
 }
 
+// Regresses: a rank that was replaced was not compared, because its first communicator is another.
+TEST_F(ArrivalObserverTest, ComparesRanksThatMadeOtherCommunicatorsBefore) {
+  for (const int rank : {0, 1}) {
+    Start(rank);
+    processes_[rank].writer.PutWord(SegmentWriterV1::kFirstCommunicator, 0xa0 + rank);
+    Write(rank);
+  }
+  Discover();
+  Complete(0);
+  Complete(1);
+  Read();
+  ASSERT_TRUE(Counts(1));
+  EXPECT_EQ(Counts(1)->last, 1u);
+}
+
 TEST_F(ArrivalObserverTest, ARankAloneHasNoCountsAndIsNotRead) {
   Start(0);
   Complete(0);

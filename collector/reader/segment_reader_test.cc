@@ -95,13 +95,19 @@ TEST(SegmentReaderTest, ReadsTheJobOfAProcess) {
     return Parse(writer).process->JobName();
   };
   EXPECT_EQ(with({{"TORCHELASTIC_RUN_ID", "none"}}), "00000000000000ab") << "torchrun's default";
-  // Regression: ranks whose first communicators differ were several jobs.
-  EXPECT_EQ(with({{"MASTER_ADDR", "10.0.0.7"}, {"MASTER_PORT", "29500"}}), "10.0.0.7:29500");
-  EXPECT_EQ(with({{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}, {"NODE_NAME", "n"}}), "n:1");
-  EXPECT_EQ(with({{"MASTER_ADDR", "10.0.0.7"}}), "00000000000000ab");
+  // Regression: two pods of a node that use one port of localhost were one job, and two jobs that
+  // use one port of a node one after the other.
+  for (const char* address : {"localhost", "::1", "0.0.0.0", "10.0.0.7", "trainer-0"}) {
+    EXPECT_EQ(with({{"MASTER_ADDR", address}, {"MASTER_PORT", "29500"}, {"NODE_NAME", "n"}}),
+              "00000000000000ab");
+  }
   EXPECT_EQ(with({{"TORCHELASTIC_RUN_ID", "run-7"}}), "run-7");
   EXPECT_EQ(with({{"TORCHELASTIC_RUN_ID", "run-7"}, {"NCCL_EXPORTER_JOB", "llama"}}), "llama");
   EXPECT_EQ(with({{"NCCL_EXPORTER_JOB", "llama"}, {"SLURM_JOB_ID", "4711"}}), "4711");
+  // Regression: a blank was a name, and all jobs that have it were one.
+  EXPECT_EQ(with({{"NCCL_EXPORTER_JOB", " "}}), "00000000000000ab");
+  EXPECT_EQ(with({{"TORCHELASTIC_RUN_ID", "run-7"}, {"NCCL_EXPORTER_JOB", " \t\r\n"}}), "run-7");
+  EXPECT_EQ(with({{"NCCL_EXPORTER_JOB", " a "}}), " a ");
 }
 
 // Numbers of ranks, as text.

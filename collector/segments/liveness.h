@@ -79,10 +79,11 @@ inline Writer FindWriter(int descriptor) {
   return {.is_alive = true, .pid = std::max<pid_t>(lock.l_pid, 0)};
 }
 
-// The beginning of a file of /proc; empty where it cannot be read.
+// The beginning of a file of /proc, which for /proc/PID/status is all of it; empty where it cannot
+// be read.
 inline std::string ReadProcFile(const std::string& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::array<char, 1024> text{};
+  std::array<char, 4096> text;
   const ssize_t length = ::read(file.number(), text.data(), text.size());
   return {text.data(), length > 0 ? static_cast<size_t>(length) : 0};
 }

@@ -170,6 +170,7 @@ uint64_t Segment::AddTo(NodeSnapshot& snapshot, const std::string& name, SlotDir
   process.is_alive = is_alive();
   process.has_lost_lock = HasLostLock();
   process.is_stopped = IsStopped(writer_);
+  if (is_alive() && process_mark_) process.seen_pid = process_pid_;
   is_cut_ = is_alive() && process.unread_in_use != 0;
   if (is_cut_)
     Count(SegmentError::kTooManySegments,

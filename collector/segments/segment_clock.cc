@@ -85,9 +85,11 @@ void Segment::ObserveActivity(const Moment& now, std::chrono::nanoseconds retent
     grown_monotonic_ns_.reset();
 }
 
-// Chooses the times to look at, those of the communicators that were in use last. `is_first`: what
-// they are now is no growth.
+// Chooses the times to look at, those of the communicators that were in use last. What they are now
+// is no growth: a segment that is read with more room than before has other ones. `is_first`: there
+// was none before, either; else growth that was not looked at yet remains to be seen.
 void Segment::NoteActivity(bool is_first) {
+  const bool has_grown = !is_first && LatestActivity() > activity_ns_;
   activity_offsets_.clear();
   if (!read_.process) return;
   std::vector<const CommunicatorSnapshot*> order;
@@ -105,7 +107,7 @@ void Segment::NoteActivity(bool is_first) {
                                   offsetof(layout::FunctionBlock, last_start_ns));
     }
   }
-  if (is_first) activity_ns_ = LatestActivity();
+  if (!has_grown) activity_ns_ = LatestActivity();
 }
 
 uint64_t Segment::LatestActivity() const {

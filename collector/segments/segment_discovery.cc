@@ -119,7 +119,7 @@ void SegmentTable::List(Directory& directory, int64_t& effort, const Moment& now
   if (!directory.files.is_found()) {
     visit_directory = [&](int, const std::string& name, const struct stat& status) {
       if (!directory.private_prefix.empty()) return OnPrivateDirectory(directory, name, status);
-      OnSubdirectory(directory, name, status);
+      OnSubdirectory(directory, name, status, effort);
     };
   }
   SegmentDirectory::Listing result =
@@ -129,7 +129,7 @@ void SegmentTable::List(Directory& directory, int64_t& effort, const Moment& now
       listing.names.count() >= kNamesPerSubdirectory)
     result = SegmentDirectory::Listing::kComplete;
   const bool is_empty = result == SegmentDirectory::Listing::kComplete && listing.names.is_open() &&
-                        listing.names.count() <= 2;
+                        listing.names.count() <= kNamesOfEmpty;
   if (directory.is_subdirectory && is_empty) RemoveIfOld(directory, now);
   if (result != SegmentDirectory::Listing::kPartial) EndListing(directory, result, error, now);
 }

@@ -102,7 +102,8 @@ void SegmentTable::FindWaiting(const Moment& now) {
           const int64_t since_ns = communicator.oldest_unfinished_realtime_ns;
           const bool waits = since_ns != 0 && now.realtime_ns - since_ns >= waits_after_.count();
           if (communicator.has_identity && !communicator.is_closed && waits) {
-            waiting_.insert(CommunicatorKeyOf(*read.process, communicator));
+            waiting_.insert(
+                CommunicatorKeyOf(*read.process, communicator, read.process->GivenJob()));
           }
         }
         return read.Cost();
@@ -114,7 +115,7 @@ bool SegmentTable::IsWaitedFor(const Followed& followed, const Moment& now) cons
   if (last == nullptr || followed.segment.IsOver(now, kLongestWait)) return false;
   return std::ranges::any_of(last->communicators, [&](const CommunicatorSnapshot& communicator) {
     return communicator.has_identity && !communicator.is_closed &&
-           waiting_.contains(CommunicatorKeyOf(*last, communicator));
+           waiting_.contains(CommunicatorKeyOf(*last, communicator, last->GivenJob()));
   });
 }
 

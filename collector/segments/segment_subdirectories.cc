@@ -16,23 +16,46 @@ namespace {
 // Whose directory has files of any user, and no links to other files.
 bool IsTrusted(uint64_t uid) { return uid == 0 || uid == ::geteuid(); }
 
+bool HasNames(const SegmentDirectory& directory) {
+  DirectoryNames names = directory.OpenNames();
+  while (names.is_open() && names.count() <= kNamesOfEmpty && names.Next() != nullptr) continue;
+  return names.count() > kNamesOfEmpty;
+}
+
 }  // namespace
+
+// Whether no file of it is known, and none is being looked for.
+bool SegmentTable::IsUnused(const Directory& directory) const {
+  const auto is_of = [&](const auto& entry) { return entry.second.place.directory == &directory; };
+  return directory.files.is_found() && !directory.listing &&
+         std::ranges::none_of(segments_, is_of) && std::ranges::none_of(set_aside_, is_of);
+}
+
+std::list<SegmentTable::Directory>::iterator SegmentTable::Forget(
+    std::list<Directory>::iterator directory) {
+  watch_.Forget(directory->files.path());
+  known_.erase(directory->files.path());
+  if (directory->is_subdirectory) TakeOne(subdirectories_of_, directory->uid);
+  return directories_.erase(directory);
+}
 
 // Those that are gone, and that no file is known of any more.
 void SegmentTable::ForgetFound() {
-  const auto is_of = [](const Directory& directory) {
-    return [&](const auto& entry) { return entry.second.place.directory == &directory; };
-  };
-  std::erase_if(directories_, [&](const Directory& directory) {
-    const bool is_over = directory.files.is_found() && directory.is_missing && !directory.listing &&
-                         std::ranges::none_of(segments_, is_of(directory)) &&
-                         std::ranges::none_of(set_aside_, is_of(directory));
-    if (!is_over) return false;
-    watch_.Forget(directory.files.path());
-    known_.erase(directory.files.path());
-    if (directory.is_subdirectory) TakeOne(subdirectories_of_, directory.uid);
-    return true;
+  for (auto it = directories_.begin(); it != directories_.end();)
+    it = it->is_missing && IsUnused(*it) ? Forget(it) : std::next(it);
+}
+
+// Gives up an empty directory of those that share the room of `uid`. False if there is none.
+bool SegmentTable::ForgetAnEmptyOne(uint64_t uid) {
+  const auto found = std::ranges::find_if(directories_, [&](const Directory& directory) {
+    return directory.is_subdirectory && directory.begun_monotonic_ns && !directory.has_changed &&
+           directory.names_listed <= kNamesOfEmpty &&
+           (IsTrusted(uid) ? IsTrusted(directory.uid) : directory.uid == uid) &&
+           IsUnused(directory);
   });
+  if (found == directories_.end()) return false;
+  Forget(found);
+  return true;
 }
 
 std::map<uint64_t, int64_t> SegmentTable::NamesOfSubdirectories() const {
@@ -52,17 +75,24 @@ bool SegmentTable::HasRoomForSubdirectory(uint64_t uid) const {
   return of_others < kMaxSubdirectories;
 }
 
-// A user's directory has his own files only: a link to another's is none.
+// A user's directory has his own files only: a link to another's is none. Where there is no room an
+// empty directory gives way to one that has files, and is looked at again with each listing: a
+// prolog makes one for each job, and they stay for a day.
 void SegmentTable::OnSubdirectory(Directory& directory, const std::string& name,
-                                  const struct stat& status) {
+                                  const struct stat& status, int64_t& effort) {
   std::string path = directory.files.path() + '/' + name;
   if (name.starts_with('.') || known_.contains(path)) return;
   const uint64_t uid = status.st_uid;
-  if (!HasRoomForSubdirectory(uid)) return Refuse(directory, name, uid);
-  known_.insert(path);
-  ++subdirectories_of_[uid];
   const auto owner = IsTrusted(uid) ? std::nullopt : std::optional(uid);
-  directories_.push_back({.files = SegmentDirectory::Found(std::move(path), owner),
+  SegmentDirectory files = SegmentDirectory::Found(path, owner);
+  if (!HasRoomForSubdirectory(uid)) {
+    effort -= kNamesPerOpen;
+    if (!HasNames(files)) return;
+    if (!ForgetAnEmptyOne(uid)) return Refuse(directory, name, uid);
+  }
+  known_.insert(std::move(path));
+  ++subdirectories_of_[uid];
+  directories_.push_back({.files = std::move(files),
                           .is_subdirectory = true,
                           .is_initial = !directory.begun_monotonic_ns,
                           .uid = uid,

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "collector/node_snapshot.h"
-#include "collector/segments/shared_numbers.h"
 
 namespace nccl_exporter::collector {
 namespace {
@@ -100,6 +99,7 @@ void SegmentTable::Follow(const FileKey& key, Followed followed) {
 
 SegmentTable::Segments::iterator SegmentTable::Unfollow(Segments::iterator segment) {
   TakeOne(followed_of_, segment->second.uid);
+  proven_.erase(segment->first);
   return segments_.erase(segment);
 }
 
@@ -276,7 +276,7 @@ NodeSnapshot SegmentTable::Read(SegmentLooks looks, const Moment& now) {
     return std::tuple<int64_t, const std::string&, FileKey>(process.start_realtime_ns,
                                                             process.segment, process.file);
   });
-  DropSharedNumbers(snapshot);
+  SettleIdentities(snapshot, proven_);
   snapshot.segment_errors = errors_.values();
   snapshot.segment_troubles = errors_.Troubles(PresentFaults());
   return snapshot;

@@ -19,6 +19,7 @@
 #include "collector/node_snapshot.h"
 #include "collector/reader/moment.h"
 #include "collector/segments/directory_watch.h"
+#include "collector/segments/process_identities.h"
 #include "collector/segments/segment.h"
 #include "collector/segments/segment_directory.h"
 #include "collector/segments/segment_errors.h"
@@ -68,9 +69,12 @@ inline constexpr size_t kMaxPrivateDirectories = 256;
 
 // Subdirectories of the shared directories, of which each pod, container or job may have one: so
 // many of root's (kubelet, a prolog) and of the daemon's user, and as many of others, of whom each
-// has his part. Each takes a watch of inotify; systems allow 8,192 and more.
+// has his part. Each takes a watch of inotify; systems allow 8,192 and more. Empty ones give way.
 inline constexpr size_t kMaxSubdirectories = 1024;
 inline constexpr size_t kMaxSubdirectoriesPerUser = 128;
+
+// Names in an empty directory: . and ..
+inline constexpr int64_t kNamesOfEmpty = 2;
 
 // Names of a subdirectory that one listing reads: a job has few processes on a node.
 inline constexpr int64_t kNamesPerSubdirectory = 4096;
@@ -179,11 +183,15 @@ class SegmentTable {
   };
   using Segments = std::map<FileKey, Followed>;
 
+  bool IsUnused(const Directory& directory) const;
+  std::list<Directory>::iterator Forget(std::list<Directory>::iterator directory);
   void ForgetFound();
+  bool ForgetAnEmptyOne(uint64_t uid);
   // Names that the subdirectories of each user had at their last listings.
   std::map<uint64_t, int64_t> NamesOfSubdirectories() const;
   bool MustList(const Directory& directory, int64_t names, const Moment& now) const;
-  void OnSubdirectory(Directory& directory, const std::string& name, const struct stat& status);
+  void OnSubdirectory(Directory& directory, const std::string& name, const struct stat& status,
+                      int64_t& effort);
   void OnPrivateDirectory(Directory& directory, const std::string& name, const struct stat& status);
   bool HasRoomForSubdirectory(uint64_t uid) const;
   static void PrepareSubdirectory(int descriptor);
@@ -244,6 +252,7 @@ class SegmentTable {
   bool has_listed_all_ = false;
   DirectoryWatch watch_;
   Segments segments_;
+  ProvenIdentities proven_;  // of the segments
   std::map<FileKey, SetAside> set_aside_;
   Numbers followed_of_;   // by user
   Numbers set_aside_of_;  // by user

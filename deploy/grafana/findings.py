@@ -15,6 +15,7 @@ KINDS = {
     'not_judged': 'not judged: late ranks cannot be seen',
     'ranks_unmeasured': 'not measured: ranks of the node are not seen',
     'abandoned': 'abandoned',
+    'socket_fallback': 'sockets: no adapter for verbs is used',
 }
 SEVERITIES = ['info', 'warning', 'critical']  # the worst last; the number of one is its place from 1 on
 

@@ -22,9 +22,20 @@ TO_COMMUNICATOR = link_to('nccl-communicator', 'comm', fixed=JOB_VARIABLE_NAMES)
 GPUS_OF_JOB = f'max by (UUID) (label_replace(comm_rank:nccl_rank:info{{{JOB}}}, "UUID", "$1", "gpu_uuid", "(.+)"))'
 
 
+# The rules of the group nccl_suspects read these; docs/why.md lists them.
+DCGM_FIELDS = ['DCGM_FI_DEV_SM_CLOCK', 'DCGM_FI_DEV_XID_ERRORS', 'DCGM_FI_DEV_CLOCKS_EVENT_REASONS', 'DCGM_FI_DEV_CLOCK_THROTTLE_REASONS',
+               *(f'DCGM_FI_DEV_NVLINK_{kind}_ERROR_COUNT_TOTAL' for kind in ('CRC_DATA', 'REPLAY', 'RECOVERY'))]
+
+
 def of_peers(counter):
     """Rate of a counter for all ranks of the communicators that the process is in."""
     return f'sum by ({JOB_LABELS}, comm, rank, collective) ({rate(counter, JOB)} and on ({JOB_LABELS}, comm) {INFO})'
+
+
+def beside_job(name):
+    """A rate of this process, and the median of its job."""
+    return [(f'max({rate(name, JOB + ", pid=~" + chr(34) + "$pid" + chr(34))} and on ({JOB_LABELS}, instance, pid) {INFO})', 'this process'),
+            (f'quantile(0.5, {rate(name, JOB)})', 'median of the job')]
 
 
 def dcgm(name):
@@ -97,6 +108,38 @@ STUCK = Row('Is it stuck?', [
           'ops', width=10),
 ])
 
+HOST = Row('Is it the host?', [
+    table('Suspects',
+          'Signals of this process where an alert names a rank of its job as late, and the median of the job. They are shares of the time, events, MHz '
+          'or ticks: docs/why.md has them by cause. Departs: the rank is late and the signal departs from the median. Normal: empty, or alike.',
+          [f'max by (cause) (process:nccl_suspect:signal{STATE})',
+           f'max by (cause) (job:nccl_suspect:median{{{JOB}}} and on ({JOB_LABELS}) {INFO})',
+           f'count by (cause) (process:nccl_suspect:departure{STATE})'],
+          [Column('cause', 'Cause'), Column('A', 'This process', 'short'), Column('B', 'Median of the job', 'short'),
+           Column('C', 'Departs', 'short', steps(watch=1))], width=8, nothing='No rank of the job is late'),
+    graph('Waits for a CPU',
+          'Share of the time in which the thread that waited longest was ready to run and had no CPU. Normal: near 0, and as the median of the job. '
+          'Higher: other work on its CPUs.',
+          beside_job('nccl_process_cpu_wait_seconds_total'), 'percentunit', width=8, nothing='The daemon does not see the process'),
+    graph('CPU of the progress threads',
+          'CPU time of NCCL\'s progress threads. Normal: below 1 for each, as the median of the job. Lower while Waits for a CPU is higher: they '
+          'are kept from running.',
+          beside_job('nccl_process_progress_cpu_seconds_total'), 'percentunit', width=8, nothing='The job does not set NCCL_SET_THREAD_NAME=1'),
+    graph('Held back by a CPU quota',
+          'Time in which the quota of the cgroup held CPUs back, all CPUs together. Normal: 0. Higher: the limit of the container or job is too low.',
+          beside_job('nccl_process_throttled_seconds_total'), 'percentunit', width=6, nothing='No quota, or not seen'),
+    graph('Waits for memory',
+          'Share of the time in which some task of the cgroup waited for memory (PSI). Normal: 0. Higher: its memory limit is too low.',
+          beside_job('nccl_process_memory_stall_seconds_total'), 'percentunit', width=6, nothing='No cgroup v2, or not seen'),
+    graph('Major page faults',
+          'Page faults per second that waited for a disk. Normal: 0 but for the start and checkpoints, and as the median of the job.',
+          beside_job('nccl_process_major_faults_total'), 'ops', width=6, nothing='The daemon does not see the process'),
+    graph('Involuntary switches',
+          'Times per second that the main thread lost its CPU to another. Normal: as the median of the job. Higher: other work '
+          'on its CPUs.',
+          beside_job('nccl_process_involuntary_switches_total'), 'ops', width=6, nothing='The daemon does not see the process'),
+])
+
 GPU = Row('Is it the GPU? (DCGM, by UUID)', [
     graph('SM clock',
           'Clock of this GPU and the median of the GPUs of the job, from dcgm-exporter. Normal: alike. Below the others under load: '
@@ -115,6 +158,15 @@ GPU = Row('Is it the GPU? (DCGM, by UUID)', [
     graph('Last XID error',
           'Number of the last XID error of this GPU. Normal: 0. 79: fell off the bus; 48, 63, 64, 94, 95: memory errors; 74: NVLink.',
           [(dcgm('DCGM_FI_DEV_XID_ERRORS'), 'XID')], 'none', width=6, thresholds=steps(bad=1), nothing='No DCGM metrics of this GPU'),
+    table('Fields of DCGM that the rules read',
+          'Series of each field of dcgm-exporter that the rules of suspects read, for all GPUs. Normal: all fields of docs/why.md, one or more series '
+          'per GPU. A field that is missing is not looked at.',
+          [f'count by (__name__) ({{__name__=~"{"|".join(DCGM_FIELDS)}"}})'],
+          [Column('__name__', 'Field'), Column('A', 'Series', 'short')], width=12, height=7, nothing='No DCGM metrics'),
+    stat('Devices for verbs',
+         'Adapters for InfiniBand, RoCE or EFA that the process holds open. Normal: as many as the node has. 0 in a job across nodes: NCCL sends over '
+         'sockets.',
+         f'min(nccl_process_verbs_devices{STATE})', nothing='not known', width=12),
 ])
 
 LOST = Row('Is anything of it lost?', [
@@ -128,5 +180,5 @@ LOST = Row('Is anything of it lost?', [
             'untimed: {{reason}}')], 'ops', width=24, height=6),
 ])
 
-DASHBOARD = dashboard('nccl-rank', 'Rank', 'One process and its GPU: culprit or victim, stuck, or slow hardware?', VARIABLES,
-                      alerts(f'{JOB}, hostname=~"$hostname|", gpu_uuid=~"$gpu_uuid|"'), [WHO, CULPRIT, STUCK, GPU, LOST])
+DASHBOARD = dashboard('nccl-rank', 'Rank', 'One process and its GPU: culprit or victim, stuck, slow hardware or a busy host?', VARIABLES,
+                      alerts(f'{JOB}, hostname=~"$hostname|", gpu_uuid=~"$gpu_uuid|"'), [WHO, CULPRIT, STUCK, HOST, GPU, LOST])

@@ -40,12 +40,13 @@ COPIED = (
 # Where they are in the repository, for they link to each other.
 DOCUMENT_FOLDERS = ('docs', 'deploy', 'plugin', 'proto', 'tests')
 PICTURES = pathlib.Path('docs/pictures')
+SCHEMA = pathlib.Path('docs/findings.schema.json')
 EXAMPLES = pathlib.Path('deploy/prometheus/examples')
 
 
 def documents():
     folders = [pathlib.Path('.').glob('*.md')] + [pathlib.Path(folder).rglob('*.md') for folder in DOCUMENT_FOLDERS]
-    return sorted({file for files in folders for file in files} | set(PICTURES.iterdir()))
+    return sorted({file for files in folders for file in files} | {SCHEMA, *PICTURES.iterdir()})
 
 
 class Tree:

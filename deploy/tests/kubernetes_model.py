@@ -5,9 +5,10 @@ import re
 
 from kubernetes import client
 
-GROUPS = {'v1': 'V1', 'apps/v1': 'V1', 'batch/v1': 'V1', 'networking.k8s.io/v1': 'V1'}
+GROUPS = {'v1': 'V1', 'apps/v1': 'V1', 'batch/v1': 'V1', 'networking.k8s.io/v1': 'V1', 'rbac.authorization.k8s.io/v1': 'V1'}
 # Fields that are younger than the model, with the release from which on Kubernetes has them.
-YOUNGER = {('V1Container', 'restartPolicy'): '1.28', ('V1ResourceRequirements', 'claims'): '1.26'}
+YOUNGER = {('V1Container', 'restartPolicy'): '1.28', ('V1ResourceRequirements', 'claims'): '1.26',
+           ('V1JobSpec', 'podFailurePolicy'): '1.31'}
 PLAIN = {'str': str, 'int': int, 'bool': bool, 'object': object, 'float': (int, float), 'datetime': str}
 
 

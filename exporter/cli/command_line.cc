@@ -58,8 +58,9 @@ CommandLine::CommandLine(std::string_view commit)
                         "Print the version and exit.");
   app_.set_help_flag("-h,--help", "Print this help and exit.");
   app_.require_subcommand(0, 1);
-  for (const Command& command : {TopCommand(), InFlightCommand(), DoctorCommand(), JobCommand(),
-                                 TraceCommand(), TraceMergeCommand(), TraceSummaryCommand()})
+  for (const Command& command :
+       {TopCommand(), InFlightCommand(), DoctorCommand(), JobCommand(), WaitCommand(),
+        TraceCommand(), TraceMergeCommand(), TraceSummaryCommand()})
     Add(command);
   app_.add_subcommand("man", "Print the manual page.")->group("");
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "exporter/cli/job/job_answer.h"
+#include "exporter/cli/waiting.h"
 #include "exporter/text/duration_text.h"
 #include "exporter/trace/trace_command.h"
 
@@ -96,6 +97,24 @@ TEST(OptionsTest, AValueMayBeEmptyInBothSpellings) {
   EXPECT_THAT(RequestOf(AddTraceFlags, {"--job=cluster=", "--last=3s"}).wanted,
               testing::ElementsAre("cluster="))
       << "the value has a sign of its own";
+}
+
+TEST(OptionsTest, AWaitHasKindsAJobAndATimeOut) {
+  const WaitRequest plain = RequestOf(AddWaitFlags, {});
+  EXPECT_THAT(plain.awaited, testing::ElementsAre(Awaited::kHang, Awaited::kKilled));
+  EXPECT_EQ(plain.timeout, std::nullopt);
+  EXPECT_EQ(plain.daemon, kDefaultDaemon);
+  const WaitRequest request =
+      RequestOf(AddWaitFlags, {"--for", "late,hang", "--job=4711", "--uid=7", "--timeout", "24h",
+                               "--daemon=https://node-2:9828"});
+  EXPECT_THAT(request.awaited, testing::ElementsAre(Awaited::kLate, Awaited::kHang));
+  EXPECT_EQ(request.timeout, 24h);
+  EXPECT_EQ(request.daemon, "https://node-2:9828");
+  EXPECT_THAT(request.wanted,
+              testing::ElementsAre(testing::Pair("nccl_job", "4711"), testing::Pair("uid", "7")));
+  for (const char* const wrong : {"--for=hung", "--for=", "--for=hang,", "--timeout=soon",
+                                  "--daemon=node-2:9828", "--uid=ann"})
+    EXPECT_NE(ErrorOf({"wait", wrong}), "") << wrong;
 }
 
 TEST(OptionsTest, TracesHaveALengthAndParts) {

@@ -23,6 +23,16 @@
 #include "exporter/findings/node_judge.h"
 
 namespace nccl_exporter::exporter {
+namespace {
+
+CLI::Option* AddLabelFlag(CLI::App& app, const std::string& name, const char* label,
+                          const std::string& help, std::map<std::string, std::string>& wanted) {
+  return app.add_option_function<std::string>(
+      name, [&wanted, label](const std::string& value) { wanted[label] = value; },
+      help + " of the job; '': it has none.");
+}
+
+}  // namespace
 
 int Fail(int exit_code, const std::string& message) {
   std::fprintf(stderr, "nccl-exporter: %s\n", message.c_str());
@@ -90,6 +100,19 @@ Command InFlightCommand() {
               }};
 }
 
+void AddHttpConfigFlag(CLI::App& app, std::string& file) {
+  app.add_option("--http.config.file", file,
+                 "File with a login, TLS and headers, as promtool takes it: basic_auth, "
+                 "authorization, tls_config, http_headers.");
+}
+
+void AddLabelFlags(CLI::App& app, std::map<std::string, std::string>& wanted) {
+  AddLabelFlag(app, "--job", "nccl_job", "Name, as Slurm's id,", wanted);
+  AddLabelFlag(app, "--namespace", "namespace", "Namespace", wanted);
+  AddLabelFlag(app, "--uid", "uid", "Number of the owner", wanted)
+      ->check(CLI::Range(uint32_t{0}, std::numeric_limits<uint32_t>::max()));
+}
+
 void AddJobFlags(CLI::App& app, JobRequest& request) {
   const auto store = [&request](const std::string& value) {
     std::string fault;
@@ -100,19 +123,9 @@ void AddJobFlags(CLI::App& app, JobRequest& request) {
              "Address of Prometheus, or of a server with its HTTP API: "
              "http[s]://HOST[:PORT][/PREFIX].")
       ->default_str(request.prometheus.Text());
-  app.add_option("--http.config.file", request.http_config_file,
-                 "File with a login, TLS and headers, as promtool takes it: basic_auth, "
-                 "authorization, tls_config, http_headers.");
-  const auto add_label = [&](const std::string& name, const char* label, const std::string& help) {
-    return app.add_option_function<std::string>(
-        name, [&request, label](const std::string& value) { request.wanted[label] = value; },
-        help + " of the job; '': it has none.");
-  };
-  add_label("--job", "nccl_job", "Name, as Slurm's id,");
-  add_label("--namespace", "namespace", "Namespace");
-  add_label("--cluster", "cluster", "Cluster");
-  add_label("--uid", "uid", "Number of the owner")
-      ->check(CLI::Range(uint32_t{0}, std::numeric_limits<uint32_t>::max()));
+  AddHttpConfigFlag(app, request.http_config_file);
+  AddLabelFlags(app, request.wanted);
+  AddLabelFlag(app, "--cluster", "cluster", "Cluster", request.wanted);
   app.add_flag("--json", request.is_json, "Print one JSON object.");
 }
 

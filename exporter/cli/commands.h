@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@ namespace nccl_exporter::exporter {
 
 struct JobRequest;
 struct TraceRequest;
+struct WaitRequest;
 
 inline constexpr int kSuccess = 0, kRuntimeFailure = 1, kBadUsage = 2;  // exit codes
 
@@ -33,6 +35,7 @@ Command TopCommand();
 Command InFlightCommand();
 Command DoctorCommand();
 Command JobCommand();
+Command WaitCommand();
 Command TraceCommand();
 Command TraceMergeCommand();
 Command TraceSummaryCommand();
@@ -40,6 +43,10 @@ Command TraceSummaryCommand();
 // Flags of commands. The requests outlive the app.
 void AddJobFlags(CLI::App& app, JobRequest& request);
 void AddTraceFlags(CLI::App& app, TraceRequest& request);
+void AddWaitFlags(CLI::App& app, WaitRequest& request);
+// --job, --namespace and --uid, into labels of series, for commands about a job.
+void AddLabelFlags(CLI::App& app, std::map<std::string, std::string>& wanted);
+void AddHttpConfigFlag(CLI::App& app, std::string& file);
 // --daemon, for commands that show findings.
 void AddDaemonFlag(CLI::App& app, std::string& daemon);
 

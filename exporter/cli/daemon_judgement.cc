@@ -56,19 +56,23 @@ bool IsProtectedSocket(const std::string& path) {
          of_above.st_uid == 0 && (of_above.st_mode & kOthersWrite) == 0;
 }
 
-std::optional<HttpAddress> ParseDaemonAddress(std::string_view url, std::string& fault) {
+std::optional<HttpAddress> ParseAnyDaemonAddress(std::string_view url, std::string& fault) {
   constexpr std::string_view kUnix = "unix:";
+  if (!url.starts_with(kUnix)) return ParseHttpAddress(url, fault);
+  url.remove_prefix(kUnix.size());
+  if (url.starts_with('/')) return HttpAddress{.host = "", .port = "", .socket = std::string(url)};
+  fault = "its path does not begin with /";
+  return std::nullopt;
+}
+
+std::optional<HttpAddress> ParseDaemonAddress(std::string_view url, std::string& fault) {
   const auto refuse = [&](const std::string& why) {
     fault = why + "; write http://HOST:PORT, unix:/PATH, or none";
     return std::nullopt;
   };
-  if (url.starts_with(kUnix)) {
-    url.remove_prefix(kUnix.size());
-    if (!url.starts_with('/')) return refuse("its path does not begin with /");
-    return HttpAddress{.host = "", .port = "", .socket = std::string(url)};
-  }
-  std::optional<HttpAddress> http = ParseHttpAddress(url, fault);
+  std::optional<HttpAddress> http = ParseAnyDaemonAddress(url, fault);
   if (!http) return refuse(fault);
+  if (!http->socket.empty()) return http;
   if (http->is_tls || !http->prefix.empty()) return refuse("TLS and prefixes are not supported");
   if (http->host == "localhost") http->host = "127.0.0.1";
   if (!IsAddress(http->host))
@@ -77,32 +81,41 @@ std::optional<HttpAddress> ParseDaemonAddress(std::string_view url, std::string&
 }
 
 ShownJudgement JudgementIn(const PlainAnswer& answer, const HttpAddress& address,
-                           const WatchedDirectories& watched) {
+                           const std::optional<WatchedDirectories>& watched) {
   std::string fault = FaultOf(answer, address);
   if (!fault.empty()) return NotOfDaemon(Printable(fault));
   const std::string at = address.HostField();
   std::optional<ReceivedFindings> received = FindingsFromJson(answer.body, fault);
   if (!received)
     return NotOfDaemon(fmt::format("the answer at {} is not understood: {}", at, fault));
-  if (received->watches.boot_id != watched.boot_id)
+  if (watched && received->watches.boot_id != watched->boot_id)
     return NotOfDaemon(fmt::format("the daemon at {} is on another node", at));
-  if (received->watches.ids != watched.ids)
+  if (watched && received->watches.ids != watched->ids)
     return NotOfDaemon(fmt::format("the daemon at {} watches other directories", at));
   return {.judgement = std::move(received->judgement),
           .is_of_daemon = true,
           .since_realtime_ns = received->start_realtime_ns};
 }
 
-AskDaemon DaemonAt(const std::string& daemon, std::vector<std::string> segment_dirs) {
+AskDaemon DaemonAt(const std::string& daemon, std::optional<std::vector<std::string>> segment_dirs,
+                   HttpConfig config) {
   std::string fault;
-  const std::optional<HttpAddress> address = ParseDaemonAddress(daemon, fault);
+  const std::optional<HttpAddress> address =
+      segment_dirs ? ParseDaemonAddress(daemon, fault) : ParseAnyDaemonAddress(daemon, fault);
   if (!address) return [daemon] { return NotOfDaemon("--daemon=" + Printable(daemon)); };
-  const auto ask = [segment_dirs = std::move(segment_dirs)](const HttpAddress& at) {
+  const auto ask = [segment_dirs = std::move(segment_dirs),
+                    config = std::move(config)](const HttpAddress& at) {
+    const bool is_local = segment_dirs || !at.socket.empty();
     const PlainAnswer answer = PlainGet({.server = at,
                                          .path = kFindingsPath,
                                          .patience = kDaemonPatience,
-                                         .most_bytes = kMostAnswerBytes});
-    return JudgementIn(answer, at, WatchedDirectoriesOf(segment_dirs));
+                                         .most_bytes = kMostAnswerBytes,
+                                         .host_field = is_local ? "localhost" : at.HostField(),
+                                         .fields = config.fields,
+                                         .tls = config.tls});
+    std::optional<WatchedDirectories> watched;
+    if (segment_dirs) watched = WatchedDirectoriesOf(*segment_dirs);
+    return JudgementIn(answer, at, watched);
   };
   return [address = *address, is_default = daemon == kDefaultDaemon, ask] {
     const HttpAddress local{.host = "", .port = "", .socket = std::string(kFindingsSocket)};

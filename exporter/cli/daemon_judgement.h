@@ -15,6 +15,7 @@
 
 #include "exporter/cli/client/http_address.h"
 #include "exporter/cli/client/plain_get.h"
+#include "exporter/cli/job/http_config.h"
 #include "exporter/findings/node_judge.h"
 #include "exporter/ledger/watched_directories.h"
 
@@ -37,6 +38,8 @@ bool IsProtectedSocket(const std::string& path);
 // The address is http://HOST:PORT, or unix:PATH. HOST is localhost or an IP address, because the
 // daemon is on this node. Nothing for others; then `fault` says why.
 std::optional<HttpAddress> ParseDaemonAddress(std::string_view url, std::string& fault);
+// That of a daemon of any node: http[s]://HOST[:PORT][/PREFIX], or unix:PATH.
+std::optional<HttpAddress> ParseAnyDaemonAddress(std::string_view url, std::string& fault);
 
 // A judgement, and whose it is.
 struct ShownJudgement {
@@ -50,14 +53,16 @@ struct ShownJudgement {
   nlohmann::ordered_json Json() const;
 };
 
-// The judgement in the answer of the daemon at `address`, for a command that watches `watched`; or
-// why there is none. Pure.
+// The judgement in the answer of the daemon at `address`, for a command that watches `watched`, or
+// nothing itself; or why there is none. Pure.
 ShownJudgement JudgementIn(const PlainAnswer& answer, const HttpAddress& address,
-                           const WatchedDirectories& watched);
+                           const std::optional<WatchedDirectories>& watched);
 
 using AskDaemon = std::function<ShownJudgement()>;
 // Asks the daemon at `daemon`, a value of --daemon that is right, for as long as kDaemonPatience.
-AskDaemon DaemonAt(const std::string& daemon, std::vector<std::string> segment_dirs);
+// Without directories it may be that of any node, and `config` has a login and TLS.
+AskDaemon DaemonAt(const std::string& daemon, std::optional<std::vector<std::string>> segment_dirs,
+                   HttpConfig config = {});
 
 // That of the daemon, or `own`, whose judge began at `own_since_realtime_ns`.
 ShownJudgement Shown(ShownJudgement of_daemon, Judgement own, int64_t own_since_realtime_ns);

@@ -80,6 +80,8 @@ TEST(DaemonJudgementTest, IsNotThatOfAnotherNodeOrOfOtherDirectories) {
             "the daemon at 127.0.0.1:9828 is on another node");
   EXPECT_EQ(WhyNot(AnswerThatWatches({.boot_id = "boot-1", .ids = {"26:1", "26:2"}})),
             "the daemon at 127.0.0.1:9828 watches other directories");
+  EXPECT_TRUE(JudgementIn(AnswerThatWatches(kWatched), kAddress, std::nullopt).is_of_daemon)
+      << "a command that watches nothing takes any";
 }
 
 TEST(DaemonJudgementTest, ASocketIsTrustedWhereOnlyTheDaemonCanPutIt) {
@@ -134,6 +136,18 @@ TEST(DaemonAddressTest, IsOneOfThisNode) {
   for (const char* const wrong : {"", "127.0.0.1:9828", "https://127.0.0.1:9828", "unix:a.sock",
                                   "http://node-2:9828", "http://127.0.0.1:9828/metrics"})
     EXPECT_EQ(text_of(wrong), "") << wrong;
+}
+
+TEST(DaemonAddressTest, MayBeOneOfAnyNodeWhereThatIsAllowed) {
+  std::string fault;
+  const std::optional<HttpAddress> remote =
+      ParseAnyDaemonAddress("https://node-2:9828/nccl", fault);
+  ASSERT_TRUE(remote) << fault;
+  EXPECT_TRUE(remote->is_tls);
+  EXPECT_EQ(remote->Text(), "https://node-2:9828/nccl");
+  EXPECT_EQ(ParseAnyDaemonAddress("unix:/run/a.sock", fault)->socket, "/run/a.sock");
+  for (const char* const wrong : {"", "none", "node-2:9828", "unix:a.sock"})
+    EXPECT_FALSE(ParseAnyDaemonAddress(wrong, fault)) << wrong;
 }
 
 TEST(ShownJudgementTest, SaysWhoseItIs) {

@@ -28,6 +28,7 @@ enum class FindingKind : uint8_t {
   kNotJudged,
   kRanksUnmeasured,
   kAbandoned,
+  kSocketFallback,
   kCount
 };
 inline constexpr CodeTable<FindingKind> kFindingKinds{{
@@ -49,8 +50,13 @@ inline constexpr CodeTable<FindingKind> kFindingKinds{{
      "ranks that must be on this node are not seen"},
     {FindingKind::kAbandoned, "abandoned",
      "operations of a communicator do not end, and their processes go on in others"},
+    {FindingKind::kSocketFallback, "socket_fallback",
+     "NCCL uses sockets between nodes, beside an adapter for verbs"},
 }};
 static_assert(IsInOrder(kFindingKinds));
+
+// Whether the ranks of a job wait in an operation that does not end.
+constexpr bool IsHang(FindingKind kind) { return kind <= FindingKind::kHangElsewhere; }
 
 // Severities of the alerts, the worst last: findings are ordered by the value.
 enum class Severity : uint8_t { kInfo, kWarning, kCritical, kCount };
@@ -134,6 +140,13 @@ struct Finding {
   std::vector<std::pair<std::string, std::string>> evidence;
   std::string next;     // advice in one sentence
   std::string runbook;  // name of its alert, which is that of its page in docs/runbooks; or empty
+
+  // Stays while the finding lasts: FindingIds. Empty: no judge has seen it yet.
+  std::string id = {};
+  // Name, with its unit, and number: the cost and the evidence for programs.
+  std::vector<std::pair<std::string, double>> numbers = {};
+  // Things to save before the job is killed, and commands for that, which any shell may run.
+  std::vector<std::pair<std::string, std::string>> collect = {};
 };
 
 }  // namespace nccl_exporter::exporter

@@ -123,6 +123,13 @@ Finding FindingOf(const Json& from) {
   finding.more_waiting = More(from, "waiting_count", finding.waiting);
   for (const Json& line : from.at("evidence"))
     finding.evidence.emplace_back(Text(line, "name"), Text(line, "value"));
+  // Daemons from before schema 1.0 have none of these.
+  if (from.contains("id")) finding.id = Text(from, "id");
+  const Json numbers = from.value("numbers", Json::object());
+  for (const auto& [name, number] : numbers.items())
+    finding.numbers.emplace_back(PrintablePath(name), number.get<double>());
+  for (const Json& line : from.value("collect", Json::array()))
+    finding.collect.emplace_back(Text(line, "what"), Text(line, "command"));
   return finding;
 }
 

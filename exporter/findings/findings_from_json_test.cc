@@ -56,6 +56,21 @@ TEST(FindingsFromJsonTest, ReadsAllThatTopShows) {
   EXPECT_EQ(finding.evidence[0].second, "98 % of 1204 operations");
 }
 
+TEST(FindingsFromJsonTest, ReadsIdNumbersAndCollectWhichOlderDaemonsLack) {
+  EXPECT_EQ(Read(FileText("late")).judgement.findings[0].id, "");
+  json answer = Late();
+  answer["findings"][0]["id"] = "0123456789abcdef";
+  answer["findings"][0]["numbers"] = {{"lost_gpus", 2.5}};
+  answer["findings"][0]["collect"] = {{{"what", "stack"}, {"command", "py-spy dump --pid 7"}}};
+  const ReceivedFindings received = Read(answer.dump());
+  const Finding& finding = received.judgement.findings.at(0);
+  EXPECT_EQ(finding.id, "0123456789abcdef");
+  EXPECT_THAT(finding.numbers, testing::ElementsAre(testing::Pair("lost_gpus", 2.5)));
+  EXPECT_THAT(finding.collect, testing::ElementsAre(testing::Pair("stack", "py-spy dump --pid 7")));
+  answer["findings"][0]["numbers"] = {{"lost_gpus", "many"}};
+  EXPECT_THAT(FaultOf(answer), testing::HasSubstr("string"));
+}
+
 TEST(FindingsFromJsonTest, ReadsWhatANewerDaemonAdds) {
   const ReceivedFindings received = Read(FileText("newer"));
   ASSERT_EQ(received.judgement.findings.size(), 1u);

@@ -42,9 +42,14 @@ Json FindingJson(const Finding& finding) {
   Json evidence = Json::array();
   for (const auto& [name, value] : finding.evidence)
     evidence.push_back({{"name", name}, {"value", value}});
+  Json numbers = Json::object(), collect = Json::array();
+  for (const auto& [name, number] : finding.numbers) numbers[name] = RoundedJson(number);
+  for (const auto& [what, command] : finding.collect)
+    collect.push_back({{"what", what}, {"command", command}});
   const std::optional<collector::CommunicatorKey>& of = finding.communicator;
   const std::string job_name = PrintablePath(of ? of->job : finding.job_name);
-  return {{"kind", KindName(finding.kind)},
+  return {{"id", finding.id},
+          {"kind", KindName(finding.kind)},
           {"severity", RowIn(kSeverities, finding.severity).name},
           {"comm", of ? Json(fmt::format("{:016x}", of->id)) : Json(nullptr)},
           {"comm_name", finding.communicator_name},
@@ -62,7 +67,9 @@ Json FindingJson(const Finding& finding) {
           {"waiting", RanksJson(finding.waiting)},
           {"waiting_count", finding.waiting.size() + finding.more_waiting},
           {"evidence", std::move(evidence)},
+          {"numbers", std::move(numbers)},
           {"next", finding.next},
+          {"collect", std::move(collect)},
           {"runbook", finding.runbook}};
 }
 

@@ -20,6 +20,10 @@ nlohmann::ordered_json RoundedJson(double value);
 // Seconds since the epoch, to the millisecond; 0 becomes null.
 nlohmann::ordered_json TimeJson(int64_t realtime_ns);
 
+// Version of the contract, docs/findings.schema.json: the minor grows with each name or kind that
+// is added.
+inline constexpr std::string_view kFindingsSchema = "1.0";
+
 // An array of findings, the worst first.
 nlohmann::ordered_json FindingsJson(const Judgement& judgement);
 // Extent of the judgement: history, communicators, and what was left out.

@@ -29,6 +29,8 @@ void AddFinding(const Finding& finding, std::string& out) {
   if (!finding.cost.empty()) Line(out, "  cost: {}", finding.cost);
   for (const auto& [name, value] : finding.evidence) Line(out, "  {}: {}", name, value);
   if (!finding.next.empty()) Line(out, "  next: {}", finding.next);
+  for (const auto& [what, command] : finding.collect)
+    Line(out, "  collect: {}  # {}", command, what);
 }
 
 // Names the ranks that are behind or halted. Names the missing ranks on a node that has all ranks

@@ -123,9 +123,9 @@ Finding FindingOf(const Job& job, const std::set<collector::FileKey>& just_ended
   finding.since_realtime_ns =
       LastActivity(*ranks.front(), &collector::CommunicatorSnapshot::last_progress_realtime_ns);
   finding.headline = Headline(finding, ranks);
-  finding.cost = fmt::format(
-      "{} of {} on this node", ranks.size(),
-      ProcessesText((any_missed ? ranks.size() : job.killed.size()) + job.alive.size()));
+  const size_t all = (any_missed ? ranks.size() : job.killed.size()) + job.alive.size();
+  finding.cost = fmt::format("{} of {} on this node", ranks.size(), ProcessesText(all));
+  finding.numbers = {{"ended_processes", ranks.size()}, {"processes", all}};
   if (finding.since_realtime_ns != 0)
     finding.evidence.emplace_back(fmt::format("last activity of pid {}", first.pid),
                                   ClockText(finding.since_realtime_ns));

@@ -42,6 +42,8 @@ TEST_F(KilledProcessesTest, AProcessThatEndedBeforeItFinalizedIsNamed) {
       "1 process of job 4712 has ended without finalizing NCCL: global rank 1 (GPU 1, pid 1001, "
       "gpu-node-7).");
   EXPECT_EQ(findings[0].cost, "1 of 4 processes on this node");
+  EXPECT_EQ(findings[0].numbers, (std::vector<std::pair<std::string, double>>{
+                                     {"ended_processes", 1}, {"processes", 4}}));
   EXPECT_EQ(findings[0].since_realtime_ns, kNow - 600 * kSecond);
   EXPECT_THAT(findings[0].culprits, ElementsAre(Field(&FoundRank::standing, Standing::kKilled)));
   EXPECT_THAT(findings[0].next, HasSubstr("why pid 1001 on gpu-node-7 has ended"));

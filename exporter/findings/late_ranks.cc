@@ -43,6 +43,7 @@ LateRanks::Judgements LateRanks::Latest(Thresholds::Ns time) const {
 void LateRanks::Record(const collector::NodeSnapshot& node, const NodeHistory& history,
                        int64_t monotonic_ns) {
   now_ns_ = monotonic_ns;
+  host_.Record(node, monotonic_ns);
   Follow(node);
   const int64_t interval = times_.interval.count();
   if (next_judgement_ns_ == 0) next_judgement_ns_ = now_ns_;
@@ -59,7 +60,7 @@ void LateRanks::Record(const collector::NodeSnapshot& node, const NodeHistory& h
   for (const collector::CommunicatorKey& key : judgement.uneven) jobs_[JobKeyOf(key)].late |= 1;
   for (const LateCandidate& candidate : judgement.candidates)
     Judge(candidate, node.taken_realtime_ns);
-  Confirm();
+  Confirm(node);
 }
 
 void LateRanks::Follow(const collector::NodeSnapshot& node) {
@@ -197,7 +198,7 @@ void LateRanks::Judge(LateCandidate candidate, int64_t realtime_ns) {
 
 // Conditions of the alerts: late in late_judgements() of late_for(), and no less than a while ago;
 // or a last arriver in all judgements of `hold`; and kShareOfJudgements.
-void LateRanks::Confirm() {
+void LateRanks::Confirm(const collector::NodeSnapshot& node) {
   const Judgements latest = Latest(times_.late_for()), past = Latest(times_.history);
   const Judgements unbroken = Latest(times_.hold);
   for (auto& [key, communicator] : communicators_) {
@@ -225,6 +226,10 @@ void LateRanks::Confirm() {
       rank.shown = rank.taken;
       rank.shown.late_judgements = std::popcount((process.straggler | rank.last_arriver) & latest);
       rank.shown.lost = lost;
+      const auto process_here =
+          std::ranges::find(node.processes, rank.gpu.first, &collector::ProcessSnapshot::file);
+      if (process_here != node.processes.end())
+        rank.shown.unusual = host_.Unusual(node, *process_here);
       rank.shown.measures.is_straggler = is_straggler;
       rank.shown.measures.is_last_arriver = is_last_arriver;
     }

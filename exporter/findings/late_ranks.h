@@ -9,11 +9,13 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
+#include "exporter/findings/late/host_rates.h"
 #include "exporter/findings/late/late_candidates.h"
 #include "exporter/findings/late/usual_times.h"
 #include "exporter/findings/thresholds.h"
@@ -26,6 +28,7 @@ struct LateRank : LateCandidate {
   int64_t since_realtime_ns = 0;  // its first judgement of the run
   int late_judgements = 0;        // of those of Thresholds::late_for()
   LostGpus lost = {};             // of the whole job on this node, by all waits
+  std::string unusual = {};       // on its host, at the same time: HostRates::Unusual()
 };
 
 // One finding per GPU of a process: of the communicator in which it costs most. Ranks that are not
@@ -36,7 +39,7 @@ std::vector<Finding> LateFindings(const collector::NodeSnapshot& node,
 // Not thread-safe: its owner locks.
 class LateRanks {
  public:
-  explicit LateRanks(const Thresholds& times) : times_(times) {}
+  explicit LateRanks(const Thresholds& times) : times_(times), host_(times) {}
 
   // Judges the newest window of `history`, if the judgement before is an interval ago.
   // `monotonic_ns` as in NodeHistory::Record, which comes first. Missed intervals count as
@@ -95,7 +98,7 @@ class LateRanks {
   // Compares ranks that are unequal by design with their past.
   void SubtractUsual(NodeRates& rates);
   void Judge(LateCandidate candidate, int64_t realtime_ns);
-  void Confirm();
+  void Confirm(const collector::NodeSnapshot& node);
   // Whether processes of the job wait more now than in its even judgements, by a part of `cost`.
   // They do not if the load of a rank elsewhere moved to one of this node. Where ranks here were
   // late in three quarters of the judgements, none moved.
@@ -104,6 +107,7 @@ class LateRanks {
   Judgements Latest(Thresholds::Ns time) const;
 
   Thresholds times_;
+  HostRates host_;
   int64_t now_ns_ = 0;
   int64_t next_judgement_ns_ = 0;
   int64_t usual_number_ = -1;  // of the latest record of usual times

@@ -16,19 +16,13 @@ namespace {
 // A thread that wakes up late once has less than a step until the next time.
 constexpr double kLeastOfStep = 0.9;
 
-bool IsHang(const Finding& finding) {
-  return finding.kind == FindingKind::kHangCulprit || finding.kind == FindingKind::kHangOtherCall ||
-         finding.kind == FindingKind::kHangNobodyBehind ||
-         finding.kind == FindingKind::kHangElsewhere;
-}
-
 // Removes what `hangs` explain: late ranks of a communicator that hangs, whose window is a part of
 // the hang; killed processes that a job waits for, which the hang names; and unmeasured ranks.
 void RemoveExplained(const std::vector<Finding>& hangs, std::vector<Finding>& findings) {
   std::set<collector::CommunicatorKey> communicators;
   std::set<std::pair<uint64_t, uint64_t>> culprits;  // user and pid
   for (const Finding& hang : hangs) {
-    if (!IsHang(hang)) continue;
+    if (!IsHang(hang.kind)) continue;
     if (hang.communicator) communicators.insert(*hang.communicator);
     for (const FoundRank& culprit : hang.culprits) {
       if (culprit.pid != 0) culprits.insert({hang.uid, culprit.pid});
@@ -117,11 +111,12 @@ Judgement NodeJudge::Judge(const collector::NodeSnapshot& node) const {
   for (std::vector<Finding>& more :
        std::array{KilledProcesses(node, JustEnded(node)), UnusableSegments(node),
                   lost_operations_.Findings(), NotJudged(communicators),
-                  UnmeasuredRanks(node, times_.wait())})
+                  UnmeasuredRanks(node, times_.wait()), SocketFallbacks(communicators)})
     std::ranges::move(more, std::back_inserter(others));
   RemoveExplained(judgement.findings, others);
   std::ranges::move(others, std::back_inserter(judgement.findings));
   judgement.left_out = TakeTurns(judgement.findings);
+  for (Finding& finding : judgement.findings) finding.id = ids_.IdOf(finding);
   return judgement;
 }
 

@@ -12,6 +12,7 @@
 
 #include "collector/node_snapshot.h"
 #include "exporter/findings/finding.h"
+#include "exporter/findings/finding_ids.h"
 #include "exporter/findings/hangs.h"
 #include "exporter/findings/late_ranks.h"
 #include "exporter/findings/losses/lost_operations.h"
@@ -44,7 +45,11 @@ struct Judgement {
 class NodeJudge {
  public:
   explicit NodeJudge(const Thresholds& times = {})
-      : times_(times), hangs_(times), late_ranks_(times), lost_operations_(times) {}
+      : times_(times),
+        hangs_(times),
+        late_ranks_(times),
+        lost_operations_(times),
+        ids_(times.hold) {}
 
   // Adds a step to the history. `monotonic_ns` is its moment, by a clock that is never set. A
   // snapshot that comes sooner than Thresholds::step after the one before is not taken.
@@ -53,6 +58,11 @@ class NodeJudge {
   // `node` may be newer than the latest Record(): ages and states are its own, rates those of the
   // history. Without a Record(), only what needs no history is found.
   Judgement Judge(const collector::NodeSnapshot& node) const;
+
+  // Lets the findings of a judgement about the latest Record() keep their ids while they last.
+  void Keep(const Judgement& judgement) {
+    ids_.Record(judgement.findings, recorded_ns_.value_or(0));
+  }
 
   const NodeHistory& history() const { return history_; }
 
@@ -64,6 +74,7 @@ class NodeJudge {
   Hangs hangs_;
   LateRanks late_ranks_;
   LostOperations lost_operations_;
+  FindingIds ids_;
   // Steps in a row in which the process had ended, up to kHaltedSnapshots.
   std::map<collector::FileKey, uint32_t> ended_steps_;
   std::optional<int64_t> recorded_ns_;  // monotonic

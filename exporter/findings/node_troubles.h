@@ -31,6 +31,10 @@ std::vector<Finding> NotJudged(const std::vector<CommunicatorOnNode>& communicat
 // proto/timing_source.h): one sentence.
 std::string UntimedCure(std::string_view timing_reason);
 
+// One finding per job across nodes with living processes that hold no device for verbs open, on a
+// node that has one with a link: NCCL has fallen back to sockets, without an error.
+std::vector<Finding> SocketFallbacks(const std::vector<CommunicatorOnNode>& communicators);
+
 // Ranks that must be on this node and are not seen: without the plugin, or ended. One finding per
 // job, about the communicator that lacks most ranks: of those that have all ranks on this node, and
 // whose ranks have been there for `settled`. Users for whom the daemon or the plugin had no room

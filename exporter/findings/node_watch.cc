@@ -54,11 +54,13 @@ void NodeWatch::Record() {
   // Only this thread replaces judge_, so it may read it without the lock.
   const auto judge = std::make_shared<NodeJudge>(*judge_);
   judge->Record(*book, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  const Judgement judgement = judge->Judge(*book->node);
+  judge->Keep(judgement);
   {
     const std::lock_guard lock(mutex_);
     judge_ = judge;
   }
-  on_judgement_(judge->Judge(*book->node));
+  on_judgement_(judgement);
 }
 
 }  // namespace nccl_exporter::exporter

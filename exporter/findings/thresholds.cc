@@ -48,6 +48,10 @@ constexpr auto kRows = std::to_array<Row>({
     {"bandwidth-ratio", RulesOnly::kShare},
     {"network-ratio", RulesOnly::kNumber},
     {"lost-share", &Thresholds::lost_share},
+    {"suspect-share", &Thresholds::suspect_share},
+    {"suspect-median", &Thresholds::suspect_median},
+    {"suspect-faults", &Thresholds::suspect_faults},
+    {"suspect-clock", RulesOnly::kShare},
 });
 
 [[noreturn]] void Refuse(const std::string& key, const char* what) {

@@ -83,6 +83,12 @@ struct Thresholds {
   // Share of the operations above which those that are not followed matter.
   double lost_share = shipped::kLostShare;
 
+  // A signal of the host departs from the job's median if it is higher by suspect_share of the time
+  // (waits) or by suspect_faults in a second, and the median is less than suspect_median of it.
+  double suspect_share = shipped::kSuspectShare;
+  double suspect_median = shipped::kSuspectMedian;
+  int suspect_faults = shipped::kSuspectFaults;
+
   // All durations are divided by `divisor`, which is at least 1, as by `generate-rules
   // --time-scale`: for tests that cannot wait for minutes. Counts of judgements stay.
   Thresholds Scaled(double divisor) const;

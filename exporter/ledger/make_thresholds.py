@@ -15,7 +15,7 @@ def constant(key, value):
     if isinstance(value, str):
         number = value.rstrip('msdh')
         return f'inline constexpr std::chrono::nanoseconds {name_of(key)} = {number}{SUFFIXES[value[len(number):]]};'
-    kind = 'int' if key.endswith(('-evaluations', '-ranks', '-operations', '-hangs')) else 'double'
+    kind = 'int' if key.endswith(('-evaluations', '-ranks', '-operations', '-hangs', '-faults')) else 'double'
     return f'inline constexpr {kind} {name_of(key)} = {value};'
 
 

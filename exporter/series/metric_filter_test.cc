@@ -104,7 +104,9 @@ TEST(MetricFilterTest, WhatTheRulesNeedIsNamed) {
             "nccl_rank_p2p_operations_total, nccl_rank_timed_operations_total, "
             "nccl_rank_steps_total, nccl_rank_step_wait_seconds_total, nccl_rank_info, "
             "nccl_process_halted, nccl_process_p2p_operations_total, "
-            "nccl_process_unserved_communicators, "
+            "nccl_process_unserved_communicators, nccl_process_cpu_wait_seconds_total, "
+            "nccl_process_throttled_seconds_total, nccl_process_memory_stall_seconds_total, "
+            "nccl_process_major_faults_total, nccl_process_verbs_devices, "
             "nccl_process_operations_unfollowed_total, nccl_process_operations_rejected_total, "
             "size");
 }

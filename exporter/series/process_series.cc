@@ -58,6 +58,8 @@ std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& cache, Kep
     group.members.push_back(&process);
     group.is_alive |= process.is_alive;
     if (process.is_alive) group.unread += process.unread_in_use;
+    // Processes are in the order of their start.
+    if (process.host) group.host = &*process.host;
     if (process.is_stopped)
       group.is_stopped = group.is_stopped.value_or(false) || *process.is_stopped;
   }
@@ -83,9 +85,22 @@ void ProcessSeries::AddCount(Metric metric, LabelsId labels, uint64_t count) {
   if (count != 0) builder_.Add(metric, labels, kNoLabels, static_cast<double>(count));
 }
 
+void ProcessSeries::AddSignal(Metric metric, LabelsId labels, const ProcessGroup& process,
+                              Signal signal, double units) {
+  if (process.host == nullptr || !(process.host->*signal)) return;
+  builder_.CountSince(process.sum.since_realtime_ns);
+  builder_.Add(metric, labels, kNoLabels, static_cast<double>(*(process.host->*signal)) / units);
+}
+
 void ProcessSeries::AddAlerts(const ProcessGroup& process) {
   const LabelsId labels = builder_.AddLabels(process.labels);
   builder_.Add(Metric::kProcessHalted, labels, kNoLabels, process.is_halted ? 1 : 0);
+  using collector::HostSignals;
+  AddSignal(Metric::kProcessCpuWait, labels, process, &HostSignals::cpu_wait_ns, 1e9);
+  AddSignal(Metric::kProcessThrottled, labels, process, &HostSignals::throttled_ns, 1e9);
+  AddSignal(Metric::kProcessMemoryStall, labels, process, &HostSignals::memory_stall_ns, 1e9);
+  AddSignal(Metric::kProcessMajorFaults, labels, process, &HostSignals::major_faults);
+  AddSignal(Metric::kProcessVerbsDevices, labels, process, &HostSignals::verbs_devices);
   builder_.CountSince(process.sum.since_realtime_ns);
   AddCount(Metric::kOperationsUnfollowed, labels, SumOfLosses(process, IsUnfollowed));
   AddCount(Metric::kOperationsRejected, labels, SumOfLosses(process, IsRejected));
@@ -101,6 +116,10 @@ void ProcessSeries::AddDetail(const ProcessGroup& process) {
   builder_.Add(Metric::kProcessAlive, labels, kNoLabels, process.is_alive ? 1 : 0);
   if (process.is_stopped)
     builder_.Add(Metric::kProcessStopped, labels, kNoLabels, *process.is_stopped ? 1 : 0);
+  using collector::HostSignals;
+  AddSignal(Metric::kProcessInvoluntarySwitches, labels, process,
+            &HostSignals::involuntary_switches);
+  AddSignal(Metric::kProcessProgressCpu, labels, process, &HostSignals::progress_cpu_ns, 1e9);
   builder_.CountSince(process.sum.since_realtime_ns);
   for (size_t i = 0; i < kLossCount; ++i) {
     builder_.Add(MetricOf(kLosses[i].kind), labels, reasons_[i],

@@ -35,6 +35,9 @@ struct ProcessGroup {
   std::optional<bool> is_stopped = std::nullopt;
   bool is_halted = false;  // one that is not replaced is
   uint64_t unread = 0;     // communicators in use that the collector had no room for
+  // Signals of the member that began last, of those that have some. A sum would drop with each
+  // member that ends.
+  const collector::HostSignals* host = nullptr;
 
   // The user whose share of the limit it takes. If dropped labels merge users, that is the first.
   uint64_t uid() const { return members.front()->uid; }
@@ -61,6 +64,11 @@ class ProcessSeries {
   void AddUnserved(const std::vector<ProcessGroup>& processes, const UnservedCommunicators& folded);
 
  private:
+  // `units` of the signal are one of the metric. Nothing is added if it is not known.
+  using Signal = std::optional<uint64_t> collector::HostSignals::*;
+  void AddSignal(Metric metric, LabelsId labels, const ProcessGroup& process, Signal signal,
+                 double units = 1);
+
   // Nothing is added while the count is 0.
   void AddCount(Metric metric, LabelsId labels, uint64_t count);
 

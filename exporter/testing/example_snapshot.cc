@@ -36,6 +36,13 @@ collector::ProcessSnapshot TrainingProcess() {
                       {"POD_NAME", "trainer-0"},        {"CONTAINER_NAME", "main"},
                       {"NODE_NAME", "gpu-node-7"}};
   process.unread_in_use = 3;
+  process.host = {{.cpu_wait_ns = 1500000000,
+                   .involuntary_switches = 420,
+                   .progress_cpu_ns = 85000000000,
+                   .major_faults = 12,
+                   .throttled_ns = 2500000000,
+                   .memory_stall_ns = 40000000,
+                   .verbs_devices = 8}};
   process.losses[static_cast<size_t>(Loss::kInFlightFull)] = 2;
   process.losses[static_cast<size_t>(Loss::kForeignProcess)] = 7;
   process.losses[static_cast<size_t>(Loss::kZeroTimestamp)] = 1;
@@ -104,6 +111,7 @@ collector::ProcessSnapshot OldProcess() {
   communicator.gpu_index = -1;
   communicator.gpu_uuid.clear();
   communicator.pci_bus_id.clear();
+  communicator.adapter.clear();
   AddOperation(communicator, Function::kAllGather, 70000, 0);
   process.communicators.push_back(std::move(communicator));
 

@@ -161,6 +161,7 @@ collector::CommunicatorSnapshot EmptyCommunicator(uint64_t id, uint64_t rank) {
   communicator.gpu_index = static_cast<int>(rank % 8);
   communicator.gpu_uuid = "GPU-00000000-0000-0000-0000-00000000000" + std::to_string(rank % 8);
   communicator.pci_bus_id = "0000:3b:00.0";
+  communicator.adapter = "mlx5_0";
   communicator.created_realtime_ns = kStartNs + kSecondNs;
   return communicator;
 }
@@ -213,6 +214,12 @@ std::shared_ptr<const collector::NodeSnapshot> NodeOfShape(const NodeShape& shap
   for (int rank = 0; rank < shape.ranks; ++rank) {
     collector::ProcessSnapshot process = EmptyProcess(static_cast<uint64_t>(1000 + rank));
     process.identity = {{"SLURM_JOB_ID", "1234567"}};
+    // Without a quota and without names of threads, as by default.
+    process.host = {{.cpu_wait_ns = 4000000,
+                     .involuntary_switches = 300,
+                     .major_faults = 12,
+                     .memory_stall_ns = 1000000,
+                     .verbs_devices = 8}};
     process.numbers = {.global_rank = static_cast<uint32_t>(rank),
                        .local_rank = static_cast<uint32_t>(rank),
                        .world_size = static_cast<uint32_t>(shape.ranks)};

@@ -39,6 +39,8 @@ std::vector<Limit> Limits(size_t series_limit) {
       {Metric::kLimit, "slots_per_user", collector::kMaxSlotsPerUser},
       {Metric::kLimit, "compared_communicators", collector::kMaxRings},
       {Metric::kLimit, "compared_communicators_per_user", collector::kMaxRingsPerUser},
+      {Metric::kLimit, "host_processes", collector::kMostHostProcesses},
+      {Metric::kLimit, "host_processes_per_user", collector::kMostHostProcessesPerUser},
       {Metric::kLimit, "native_buckets", kNativeBucketLimit},
       {Metric::kLimitBytes, "label_value", kLabelValueLimitBytes},
       {Metric::kLimit, "scrapes_per_address", kScrapesPerAddress},

@@ -186,6 +186,7 @@ std::string FindingsAnswer(const collector::NodeSnapshot& node, const NodeJudge&
                            const DaemonFacts& facts) {
   const Judgement judgement = judge.Judge(node);
   const Json answer{{"api", "v1"},
+                    {"schema", kFindingsSchema},
                     {"exporter", ExporterJson(facts)},
                     {"node", TextJson(facts.node_name)},
                     {"taken", TimeJson(node.taken_realtime_ns)},

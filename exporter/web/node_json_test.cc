@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +14,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "exporter/findings/findings_json.h"
 #include "exporter/testing/example_snapshot.h"
@@ -429,6 +431,41 @@ TEST_F(NodeJsonTest, CommandsAddWhoseJudgementItIs) {
   EXPECT_EQ(without.size(), answer_.size());
 }
 
+// Numbers of findings, which differ by kind.
+constexpr std::array kNumbers{"lost_gpus",        "gpus",      "lost_share",     "last_share",
+                              "lateness_seconds", "processes", "ended_processes"};
+
+template <typename Id>
+std::vector<std::string> NamesOf(const CodeTable<Id>& rows) {
+  std::vector<std::string> names;
+  for (const CodeRow<Id>& row : rows) names.emplace_back(row.name);
+  return names;
+}
+
+TEST_F(NodeJsonTest, TheSchemaHasTheKindsStandingsSeveritiesAndFieldsOfFindings) {
+  std::ifstream file("docs/findings.schema.json");
+  const json schema = json::parse(file), parts = schema["$defs"];
+  EXPECT_EQ(parts["kind"]["anyOf"][0]["enum"], json(NamesOf(kFindingKinds)));
+  EXPECT_EQ(parts["standing"]["anyOf"][0]["enum"], json(NamesOf(kStandings)));
+  EXPECT_EQ(parts["finding"]["properties"]["severity"]["enum"], json(NamesOf(kSeverities)));
+  Judgement judgement;
+  judgement.findings.emplace_back().culprits.emplace_back();
+  const json finding = json(FindingsJson(judgement))[0];
+  const auto names = [](const json& object) {
+    std::set<std::string> found;
+    for (const auto& [name, value] : object.items()) found.insert(name);
+    return found;
+  };
+  EXPECT_EQ(names(finding), names(parts["finding"]["properties"]));
+  EXPECT_EQ(names(finding), parts["finding"]["required"].get<std::set<std::string>>());
+  EXPECT_EQ(names(finding["culprits"][0]), names(parts["rank"]["properties"]));
+  const json answer = json::parse(FindingsAnswer(
+      node_, judge_, {.node_name = "n1", .telemetry_path = "/metrics", .segment_directories = {}}));
+  EXPECT_EQ(names(answer), names(schema["properties"]));
+  for (const char* const number : kNumbers)
+    EXPECT_TRUE(parts["finding"]["properties"]["numbers"]["properties"].contains(number));
+}
+
 TEST_F(NodeJsonTest, EveryFieldIsDocumented) {
   std::ifstream file("docs/api.md");
   std::stringstream text;
@@ -443,6 +480,8 @@ TEST_F(NodeJsonTest, EveryFieldIsDocumented) {
   judgement.findings.emplace_back();
   judgement.findings[0].culprits.emplace_back();
   judgement.findings[0].evidence.emplace_back("name", "value");
+  judgement.findings[0].collect.emplace_back("what", "command");
+  for (const char* const number : kNumbers) judgement.findings[0].numbers.emplace_back(number, 1);
   CollectFields(json(FindingsJson(judgement)), fields);
   const json findings = json::parse(FindingsAnswer(
       node_, judge_, {.node_name = "n1", .telemetry_path = "/metrics", .segment_directories = {}}));

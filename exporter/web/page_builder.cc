@@ -77,12 +77,15 @@ void PageBuilder::Encode(const Exposition& exposition, Collect collect, Round& r
     if (kind.collect != collect) continue;
     if (encoded != kind.format) {
       body_.clear();
+      if (collect != Collect::kAlerts) body_.reserve(large_body_bytes_ + large_body_bytes_ / 16);
       exporter::Encode(kind.format, exposition, body_);
       encoded = kind.format;
     }
     page = budget_.Keep(kind.is_compressed ? Gzip(body_) : body_);
   }
-  if (body_.capacity() > kKeptBodyBytes) std::string().swap(body_);
+  if (body_.capacity() <= kKeptBodyBytes) return;
+  large_body_bytes_ = body_.size();
+  std::string().swap(body_);
 }
 
 }  // namespace nccl_exporter::exporter

@@ -69,6 +69,9 @@ class PageBuilder {
   AnswerBudget& budget_;
   // For the builder's thread: it keeps its memory from one round to the next, up to kKeptBodyBytes.
   std::string body_;
+  // Size of the last page that was too large to be kept; 0: none was. The next one has that room at
+  // once: a page that grows by doubling touches twice its bytes.
+  size_t large_body_bytes_ = 0;
   std::mutex mutex_;  // guards what follows, but for the pages of the round that is under way
   std::condition_variable is_wanted_;
   std::condition_variable is_done_;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "proto/identity_variables.h"
@@ -64,6 +65,12 @@ void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(cons
     layout::IdentityPair& pair = header->identity[count++];
     CopyText(pair.key, sizeof(pair.key), variable.name);
     CopyText(pair.value, sizeof(pair.value), value);
+    if (std::strlen(value) < sizeof(pair.value)) continue;
+    // A hash distinguishes values that differ only behind the cut.
+    CopyText(pair.value, sizeof(pair.value) - 9, value);
+    uint32_t hash = 0;
+    for (; *value != '\0'; ++value) hash = hash * 16777619 + static_cast<unsigned char>(*value);
+    std::snprintf(pair.value + std::strlen(pair.value), 10, "~%08x", hash);
   }
   header->identity_count = count;
 }

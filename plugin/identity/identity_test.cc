@@ -57,6 +57,32 @@ TEST(Identity, CopiesVariablesOfTheAllowListAndNoOther) {
   EXPECT_STREQ(header->executable, "identity_test");
 }
 
+std::string long_value;
+
+// Regresses: jobs whose names are longer than the field, and differ at the end, were one job.
+TEST(Identity, DistinguishesValuesThatDifferBehindTheCut) {
+  const auto kept = [](const std::string& value) -> std::string {
+    long_value = value;
+    auto header = std::make_unique<layout::SegmentHeader>();
+    WriteProcessIdentity(header.get(), [](const char* name) {
+      return std::strcmp(name, "NCCL_EXPORTER_JOB") == 0 ? long_value.c_str() : nullptr;
+    });
+    EXPECT_EQ(header->identity_count, 1u);
+    return header->identity[0].value;
+  };
+  const std::string fits(95, 'n');
+  EXPECT_EQ(kept(fits), fits);
+  const std::string first = kept(fits + "-1");
+  EXPECT_EQ(first.size(), 95u);
+  EXPECT_EQ(first.substr(0, 87), fits.substr(0, 86) + '~');
+  EXPECT_NE(first, kept(fits + "-2"));
+  EXPECT_NE(first, kept(fits + std::string(100'000, 'n')));
+  EXPECT_EQ(first, kept(fits + "-1")) << "on each rank";
+  const std::string cut = kept(std::string(85, 'n') + "\u00e9" + fits);
+  EXPECT_EQ(cut.substr(0, 86), fits.substr(0, 85) + '~') << "at a whole character";
+  EXPECT_EQ(cut.size(), 94u);
+}
+
 TEST(Identity, HasThePairsOfTheUsersLabels) {
   setenv("POD_NAME", "trainer-0", 1);
   auto header = std::make_unique<layout::SegmentHeader>();

@@ -67,7 +67,13 @@ class CommunicatorState {
       StoreRelaxed(launch.rejection, 1 + static_cast<uint64_t>(loss));
   }
 
-  Operation& At(uint64_t ticket) { return operations_[ticket % kOperationEntries]; }
+  Operation& At(uint64_t ticket) {
+    Operation* operation = &operations_[ticket % kOperationEntries];
+    // One address in one register: the compiler keeps one for each field else, and saves registers
+    // for them in each event of a channel (a tenth of its time).
+    asm("" : "+r"(operation));
+    return *operation;
+  }
   Launch& LaunchAt(uint64_t ticket) { return launches_[ticket % kLaunchEntries]; }
 
  protected:

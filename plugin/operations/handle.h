@@ -86,9 +86,11 @@ struct Handle {
     return {bits | uint64_t{times_network} * kNetworkFlag};
   }
   bool NetworkFlag() const { return (bits & kNetworkFlag) != 0; }
-  // One channel of an operation.
+  // One channel of an operation, whose handle this is.
   Handle OfChannel(uint32_t channel) const {
-    return {(As(HandleKind::kKernelChannel).bits & ~uint64_t{kMaxChannels - 1}) | channel};
+    constexpr uint64_t kChange = static_cast<uint64_t>(HandleKind::kOperation) ^
+                                 static_cast<uint64_t>(HandleKind::kKernelChannel);
+    return {((bits ^ kChange << 44) & ~uint64_t{kMaxChannels - 1}) | channel};
   }
   // Another kind of the same slot, with 32 bits in place of ticket and channel.
   Handle WithNetworkBits(HandleKind kind, uint32_t network_bits) const {

@@ -56,12 +56,12 @@ class PartTracker : public OperationCompleter {
 [[gnu::always_inline]] inline bool PartTracker::AddChannel(uint64_t abbreviated, uint32_t channel,
                                                            uint64_t time_ns) {
   Operation& operation = At(abbreviated);
-  const uint64_t state = LoadAcquire(operation.state);
+  const uint64_t ticket = LoadRelaxed(operation.parts_ticket);
+  const bool is_current = (ticket & Handle::kTicketMask) == abbreviated &&
+                          LoadAcquire(operation.state) == PhaseWord(ticket, Phase::kActive);
   const uint64_t seen = LoadRelaxed(operation.seen);
-  const bool has_begun = IsActive(state, abbreviated) &&
-                         LoadRelaxed(operation.parts_ticket) == TicketOf(state) && seen != 0;
-  if (!has_begun || (seen >> channel & 1) != 0) return false;
-  Add(operation, TicketOf(state), seen, channel, time_ns);
+  if (!is_current || seen == 0 || (seen >> channel & 1) != 0) return false;
+  Add(operation, ticket, seen, channel, time_ns);
   return true;
 }
 

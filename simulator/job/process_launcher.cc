@@ -54,12 +54,9 @@ std::string Expanded(std::string_view text, const ClusterShape& shape, int proce
 std::map<std::string, std::string> EnvironmentOf(const JobOptions& options, int process) {
   const ClusterShape& shape = options.workload.shape;
   const auto expanded = [&](std::string_view text) { return Expanded(text, shape, process); };
-  std::map<std::string, std::string> environment{
-      {"RANK", expanded("%r")},
-      {"LOCAL_RANK", expanded("%l")},
-      {"WORLD_SIZE", std::to_string(shape.processes())},
-      {"MASTER_ADDR", fmt::format("nccl-sim-{}", getppid())},
-      {"MASTER_PORT", "29500"}};
+  std::map<std::string, std::string> environment{{"RANK", expanded("%r")},
+                                                 {"LOCAL_RANK", expanded("%l")},
+                                                 {"WORLD_SIZE", std::to_string(shape.processes())}};
   if (!options.slurm_job_id.empty()) {
     environment.emplace("SLURM_JOB_ID", options.slurm_job_id);
     environment.emplace("SLURM_STEP_ID", "0");

@@ -22,6 +22,7 @@ class Job:
     environment: dict = dataclasses.field(default_factory=dict)
     causes: tuple = ()  # of drift, which the job contains: 'parts', 'roots', 'replays'; see DRIFT
     is_drawn: bool = False  # from a seed: its causes are known by its account only
+    is_elastic: bool = False  # communicators come and go while a daemon judges it
     never_timed: bool = False
 
     def joins_broadcasts(self, version):
@@ -131,7 +132,28 @@ def drawn(seeds):
             for seed in seeds]
 
 
+def elastic(seeds):
+    """Jobs whose communicators are split, shrunk, grown, revoked, aborted and made again, drawn from seeds."""
+    layouts = ('-n 3 -p', '-n 2 -p', '-n 3', '-n 4 -p', '-n 2')
+    # NCCL crashes where communicators share a proxy while kernel events are on. The plugin refuses them if the environment asks for that; it
+    # cannot see what a program asks for (docs/kernel-timing.md#shared-resources).
+    shared_by_environment = {**ALLGATHERV_OFF, 'NCCL_COMM_SPLIT_SHARE_RESOURCES': '1', 'NCCL_COMM_SHRINK_SHARE_RESOURCES': '1'}
+    shared_by_program = {**ALLGATHERV_OFF, 'NCCL_EXPORTER_KERNEL_TIMING': 'off'}
+    table = []
+    for seed in seeds:
+        options = f'{layouts[seed % len(layouts)]} -i 12 -E {seed}'
+        if seed % 20 == 9:
+            options += ' -A 700'  # so long that what was left would be a hang to a judge that is wrong
+        if seed % 6 == 4:
+            table.append(Job(f'elastic-{seed}', options + ' -S', shared_by_environment, is_drawn=True, is_elastic=True, never_timed=True))
+        elif seed % 6 == 5:
+            table.append(Job(f'elastic-{seed}', options + ' -S', shared_by_program, is_drawn=True, is_elastic=True, never_timed=True))
+        else:
+            table.append(Job(f'elastic-{seed}', options, ALLGATHERV_OFF, is_drawn=True, is_elastic=True))
+    return table
+
+
 def all_jobs(seeds):
     plain = [job for operation in ('allreduce', 'allgather', 'reducescatter', 'reduce', 'broadcast', 'sendrecv') for job in sizes(operation)]
     return [*hangs({}, ''), *hangs(ALLGATHERV_OFF, '-allgatherv-off'), *settings(), *plain, *sizes('alltoall', ('parts',)),
-            *sizes('allgatherv', ('roots',)), *groups_and_graphs(), *rank_layouts(), *drawn(seeds)]
+            *sizes('allgatherv', ('roots',)), *groups_and_graphs(), *rank_layouts(), *drawn(seeds), *elastic(seeds)]

@@ -11,10 +11,10 @@ sys.path.insert(0, str(pathlib.Path('deploy/tests').resolve()))
 import job_table
 import report
 from documented_segment import Document
-from played_job import play, rigs_of
+from played_job import BUILT, Programs, play, rigs_of
 from verdict import judge
 
-READER, PLUGIN = (os.path.abspath(path) for path in ('tests/nccl_host/segments_as_json', 'plugin/libnccl-profiler-exporter.so'))
+PROGRAMS = Programs(*map(os.path.abspath, BUILT))
 RIG = os.environ.get('NCCL_HOST_RIG')
 SEEDS = range(10)
 
@@ -29,7 +29,7 @@ def test_of(job, rig):
     def test(self):
         document = Document(pathlib.Path('proto/README.md').read_text(encoding='utf-8'))
         with tempfile.TemporaryDirectory(prefix='nccl-host-') as folder:
-            self.assertEqual(judge(play(job, rig, PLUGIN, READER, document, folder)).faults, [])
+            self.assertEqual(judge(play(job, rig, PROGRAMS, document, folder)).faults, [])
     return test
 
 

@@ -13,7 +13,7 @@ import tempfile
 
 import job_table
 from documented_segment import Document
-from played_job import play, rigs_of
+from played_job import BUILT, Programs, play, rigs_of
 from verdict import judge
 
 # Where Bazel runs the program, and below the root of the repository.
@@ -36,11 +36,12 @@ def parse_arguments():
     parser.add_argument('--repeat', type=int, default=1, metavar='N', help='times that each job is played')
     parser.add_argument('--load', type=int, default=0, metavar='K', help='busy loops beside the jobs')
     parser.add_argument('--keep', action='store_true', help='keep the files of jobs that fail, and print where')
-    parser.add_argument('--plugin', default=built('plugin/libnccl-profiler-exporter.so'))
-    parser.add_argument('--reader', default=built('tests/nccl_host/segments_as_json'))
+    for name, path in zip(Programs._fields, BUILT):
+        parser.add_argument(f'--{name}', default=built(path), dest=f'program_{name}', metavar='FILE', help=f'in place of {path}')
     arguments = parser.parse_args()
-    for name in ('rig', 'plugin', 'reader'):
-        if not getattr(arguments, name):
+    arguments.programs = Programs(*(getattr(arguments, f'program_{name}') for name in Programs._fields))
+    for name, value in [('rig', arguments.rig), *arguments.programs._asdict().items()]:
+        if not value:
             parser.error(f'--{name} is needed')
     return arguments
 
@@ -48,8 +49,9 @@ def parse_arguments():
 def line_of(verdict):
     timing = ', '.join(f'{source} ({reason})' for source, reason in sorted(verdict.timing))
     losses = ', '.join(f'{loss} {count}' for loss, count in verdict.losses.most_common(3))
+    findings = ', '.join(sorted(verdict.findings))
     return (f'timed {verdict.timed}/{verdict.operations}, compared {verdict.compared}, missed {verdict.missed}, wrong {verdict.wrong}, '
-            f'worst {verdict.worst * 100:.2f} %, {timing}{"; " if losses else ""}{losses}')
+            f'worst {verdict.worst * 100:.2f} %, {timing}{"; " if losses else ""}{losses}{"; findings " if findings else ""}{findings}')
 
 
 def play_all(arguments):
@@ -69,15 +71,26 @@ def play_all(arguments):
 
 def play_one(job, rig, document, arguments):
     folder = tempfile.mkdtemp(prefix='nccl-host-')
-    verdict = judge(play(job, rig, arguments.plugin, arguments.reader, document, folder))
+    verdict = judge(play(job, rig, arguments.programs, document, folder))
     print(f'{"FAIL" if verdict.faults else "ok":4}  {rig.release:7} {job.name:32} {line_of(verdict)}', flush=True)
     for fault in verdict.faults:
         print(f'      {fault}', flush=True)
+    if verdict.faults:
+        print(f'      without the plugin: {end_without_plugin(job, rig, document, arguments)}', flush=True)
     if verdict.faults and arguments.keep:
         print(f'      files: {folder}', flush=True)
     else:
         shutil.rmtree(folder)
     return not verdict.faults
+
+
+def end_without_plugin(job, rig, document, arguments):
+    """Whether the job fails by itself, too."""
+    with tempfile.TemporaryDirectory(prefix='nccl-host-') as folder:
+        played = play(job, rig, arguments.programs._replace(plugin=''), document, folder)
+    if played.is_hung:
+        return 'hang'
+    return f'exit {played.status}: {played.output.strip()}' if played.status else 'the job ends'
 
 
 def main():

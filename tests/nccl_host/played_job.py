@@ -8,7 +8,10 @@ import signal
 import subprocess
 import time
 
-from completion_poller import CompletionPoller
+from typing import NamedTuple
+
+from completion_poller import POLL_SECONDS, SLOW_POLL_SECONDS, CompletionPoller
+from findings_watch import FindingsWatch
 from kernel_truth import load_truth
 from recorded_segments import read_segments
 
@@ -28,8 +31,20 @@ COMMON_ENVIRONMENT = {
 }
 
 
+# Fields of Programs, below the root of what Bazel builds.
+BUILT = ('plugin/libnccl-profiler-exporter.so', 'tests/nccl_host/segments_as_json', 'tests/nccl_host/host_job/host_job', 'exporter/nccl-exporter')
+
+
+class Programs(NamedTuple):
+    """Paths. Without `plugin` NCCL loads none."""
+    plugin: str
+    reader: str
+    driver: str
+    daemon: str
+
+
 class Rig:
-    """A folder with `lib`: one NCCL release on replacements of the CUDA libraries, and the program that drives it."""
+    """A folder with `lib`: one NCCL release on replacements of the CUDA libraries."""
 
     def __init__(self, folder):
         self.library = pathlib.Path(folder).absolute() / 'lib'
@@ -62,34 +77,39 @@ class PlayedJob:
         self.job, self.rig = job, rig
         self.is_hung, self.status, self.output = False, None, ''
         self.truth, self.processes, self.accounts, self.poller = {}, {}, {}, None
+        self.watch = None  # FindingsWatch of an elastic job
 
 
-def play(job, rig, plugin, reader, document, folder):
+def play(job, rig, programs, document, folder):
     """`folder` is empty, and has all files of the job afterwards."""
     played = PlayedJob(job, rig)
     scratch = pathlib.Path(folder)
     segments = scratch / 'segments'
     segments.mkdir()
     shared_memory = f'/fakecuda-{scratch.name}'
-    environment = {**os.environ, **COMMON_ENVIRONMENT, **job.environment, 'LD_LIBRARY_PATH': str(rig.library), 'NCCL_PROFILER_PLUGIN': plugin,
-                   'NCCL_EXPORTER_DIR': str(segments), 'FAKECUDA_TRUTH': str(scratch / 'truth'), 'FAKEBENCH_ACCOUNT': str(scratch / 'account')}
+    environment = {**os.environ, **COMMON_ENVIRONMENT, **job.environment, 'LD_LIBRARY_PATH': str(rig.library), 'NCCL_PROFILER_PLUGIN': programs.plugin or 'none',
+                   'NCCL_EXPORTER_DIR': str(segments), 'FAKECUDA_TRUTH': str(scratch / 'truth'), 'HOST_JOB_ACCOUNT': str(scratch / 'account')}
     if '-p' in job.options.split():
         environment['FAKECUDA_SHM'] = shared_memory
-    played.poller = CompletionPoller(document, segments)
+    played.poller = CompletionPoller(document, segments, SLOW_POLL_SECONDS if job.is_elastic else POLL_SECONDS)
+    if job.is_elastic and programs.plugin:
+        played.watch = FindingsWatch(programs.daemon, segments, scratch / 'daemon.log')
     with open(scratch / 'output', 'w+', encoding='utf-8', errors='replace') as output:
-        process = subprocess.Popen([rig.library / 'fakebench', *job.options.split()], env=environment, stdout=output, stderr=output,
+        process = subprocess.Popen([programs.driver, *job.options.split()], env=environment, stdout=output, stderr=output,
                                    start_new_session=True)
         try:
             played.poller.start()
             played.is_hung = not ends(process, scratch, processes_of(job))
         finally:
+            if played.watch:
+                played.watch.stop()
             stop_all(process)
             played.poller.stop()
             pathlib.Path(f'/dev/shm{shared_memory}').unlink(missing_ok=True)
         played.status = process.returncode
         output.seek(0)
         played.output = output.read()[-OUTPUT_SHOWN:]
-    played.processes = {process.pid: process for process in read_segments(reader, segments).values()}
+    played.processes = {process.pid: process for process in read_segments(programs.reader, segments).values()}
     for path in glob.glob(str(scratch / 'account.*.json')):
         played.accounts[int(path.split('.')[-2])] = json.loads(pathlib.Path(path).read_text(encoding='utf-8'))
     played.truth = load_truth(scratch / 'truth')

@@ -24,6 +24,7 @@ class Verdict:
     worst: float = 0.0  # relative error of a duration
     losses: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     timing: set = dataclasses.field(default_factory=set)
+    findings: set = dataclasses.field(default_factory=set)  # kinds
 
     def add_faults(self, faults):
         self.faults += faults[:FAULTS_SHOWN]
@@ -49,7 +50,17 @@ def judge(played):
             verdict.timing.add((communicator.timing_source, communicator.timing_reason))
     verdict.add_faults(timing_faults(played, verdict))
     judge_times(played, verdict)
+    if played.watch:
+        verdict.findings = {kind for _, kind, _ in played.watch.findings}
+        verdict.add_faults(finding_faults(played.watch))
     return verdict
+
+
+def finding_faults(watch):
+    """A job that goes on has no finding that says that it does not."""
+    return [f'the daemon did not answer: {watch.url}'] * (watch.answers == 0) + [
+        f'finding {kind} in {count} of {watch.answers} answers: {headline}'
+        for (severity, kind, headline), count in sorted(watch.findings.items()) if severity == 'critical']
 
 
 def size_class(size):
@@ -81,7 +92,9 @@ def count_faults(played, account, process):
         expected_operations[function, size_class(size)] += count
         expected_sizes[function, size_class(size)] += count * size
     expected_calls = collections.Counter(account['calls'])
-    return [f'{name}: {expected.get(key, 0)} {what}, {recorded.get(key, 0)} recorded'
+    ended, timed = operations.total() - account['unfinished'], sum(communicator.timed.total() for communicator in process.communicators)
+    return [f'{ended} operations can have ended, {timed} are timed'] * (timed > ended) + [
+            f'{name}: {expected.get(key, 0)} {what}, {recorded.get(key, 0)} recorded'
             for what, expected, recorded in (('calls', expected_calls, calls), ('operations', expected_operations, operations),
                                              ('bytes', expected_sizes, sizes))
             for key in sorted(set(expected) | set(recorded), key=str) if expected.get(key, 0) != recorded.get(key, 0)

@@ -52,7 +52,7 @@ def completion(number, shift_ns=0, longer_ns=0, function='AllReduce', members=1)
 
 class Judge(unittest.TestCase):
     def faults(self, completions, lines=None, job=Job('made-up', ''), version=NCCL_2_28, hung=False, status=0, account=None, source='kernel',
-               reason='configured', mask=KERNEL_EVENTS, missed=0, **causes):
+               reason='configured', mask=KERNEL_EVENTS, missed=0, watch=None, **account_of_causes):
         count = len(completions)
         with tempfile.TemporaryDirectory() as scratch:
             lines = [truth_line(number) for number in range(count)] if lines is None else lines
@@ -67,10 +67,11 @@ class Judge(unittest.TestCase):
             communicators={key: Communicator(0, 1, COMMUNICATOR_ID, 0, 2, 1, mask, sums)},
             completions={key: {each.ticket: each for each in completions}}, missed=lambda _: missed)
         account = account or {'calls': {'AllReduce': count}, 'operations': [['AllReduce', OPERATION_BYTES, count]]}
-        account = {'replayed': [], 'several_roots_in_one_group': 0, 'replays_after_eager_call': 0, **account, **causes}
+        account = {'replayed': [], 'several_roots_in_one_group': 0, 'replays_after_eager_call': 0, 'unfinished': 0, **account,
+                   **account_of_causes}
         process = recorded_process(source, reason, count)
         played = types.SimpleNamespace(job=job, rig=types.SimpleNamespace(version=version), is_hung=hung, status=status, output='', truth=truth,
-                                       processes={PID: process}, accounts={PID: account}, poller=poller)
+                                       processes={PID: process}, accounts={PID: account}, poller=poller, watch=watch)
         return judge(played).faults
 
     def expect_fault(self, words, *arguments, **options):
@@ -137,6 +138,20 @@ class Judge(unittest.TestCase):
 
     def test_names_operations_that_are_timed_against_the_setting(self):
         self.expect_fault('1 operations are timed', [completion(0)], job=Job('made-up', '', never_timed=True))
+
+    def test_names_operations_that_are_timed_and_cannot_have_ended(self):
+        self.assertEqual(self.faults([completion(0), completion(1)]), [])
+        self.expect_fault('1 operations can have ended, 2 are timed', [completion(0), completion(1)], unfinished=1)
+
+    def test_names_critical_findings_of_a_job_that_goes_on(self):
+        watch = types.SimpleNamespace(url='', answers=9, findings=Counter({('info', 'abandoned', 'gone'): 5}))
+        self.assertEqual(self.faults([completion(0)], watch=watch), [])
+        watch.findings['critical', 'hang_culprit', 'waits'] = 2
+        self.expect_fault('finding hang_culprit in 2 of 9 answers: waits', [completion(0)], watch=watch)
+
+    def test_names_a_daemon_that_does_not_answer(self):
+        watch = types.SimpleNamespace(url='', answers=0, findings=Counter())
+        self.expect_fault('the daemon did not answer', [completion(0)], watch=watch)
 
     def test_names_a_job_that_is_not_what_the_table_says(self):
         self.expect_fault("made with the causes ['roots'] of drift, and has []", [completion(0)], job=Job('made-up', '', causes=('roots',)))

@@ -54,6 +54,7 @@ ROOMS = [
     "tests/gpu",
     "tests/memory_order",
     "tests/nccl_host",
+    "tests/nccl_host/host_job",
     "tests/page",
     "tests/rooms",
     "tests/scale",

@@ -122,7 +122,7 @@ class Cluster:
             def do_GET(self):
                 uuids = {uuid for port in cluster.ports[:NODES] for uuid in re.findall(r'gpu_uuid="([^"]+)"',
                                                                                        get(f'http://127.0.0.1:{port}/metrics'))}
-                names = ('SM_CLOCK', 'POWER_USAGE', 'GPU_TEMP', 'XID_ERRORS')
+                names = ('SM_CLOCK', 'POWER_USAGE', 'GPU_TEMP', 'XID_ERRORS', 'CLOCKS_EVENT_REASONS', 'NVLINK_REPLAY_ERROR_COUNT_TOTAL')
                 self.send_response(200)
                 self.send_header('Content-Type', 'text/plain; version=0.0.4')
                 self.end_headers()

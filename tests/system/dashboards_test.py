@@ -50,7 +50,15 @@ SOMETIMES = {'rule comm_rank:nccl_hang:unseen', 'rule comm:nccl_p2p_operations:u
              'nccl-exporter / Processes measured / A', 'nccl-exporter / Processes measured / A (one job)',
              'rule process:nccl_wait_for_late:max', 'rule comm_rank:nccl_wait_for_late:max',
              'rule process:nccl_straggler:seldom', 'rule comm_rank:nccl_busy_seconds:per_send',
-             'rule comm_rank:nccl_busy_seconds:usual', 'rule comm_rank:nccl_busy_seconds:expected'}
+             'rule comm_rank:nccl_busy_seconds:usual', 'rule comm_rank:nccl_busy_seconds:expected',
+             # Suspects need an alert of a late rank, and signals of the host that this machine may not have: quotas, PSI, names of threads, adapters.
+             *(f'rule {name}' for name in ('process:nccl_suspect:named', 'process:nccl_suspect:gpu', 'process:nccl_suspect:adapter',
+                                           'process:nccl_suspect:signal', 'job:nccl_suspect:median', 'process:nccl_suspect:departure',
+                                           'NCCLStragglerSuspect (info)', 'NCCLSocketFallback (warning)')),
+             *(f'nccl-rank / {panel}{one}' for one in ('', ' (one job)')
+               for panel in ('Suspects / A', 'Suspects / B', 'Suspects / C', 'CPU of the progress threads / A', 'CPU of the progress threads / B',
+                             'Held back by a CPU quota / A', 'Held back by a CPU quota / B', 'Waits for memory / A', 'Waits for memory / B',
+                             'Devices for verbs / A'))}
 
 
 def escaped(value):

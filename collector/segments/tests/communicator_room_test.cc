@@ -337,5 +337,29 @@ TEST_F(CommunicatorRoomTest, ADeadSegmentThatLackedSlotsIsReadLater) {
   EXPECT_EQ(whole(Snapshot()), static_cast<int64_t>(kAtOnce) + 2);
 }
 
+// Regression: a dead segment of which the daemon had read a part was read whole when there was
+// room, and its other communicators, which had been in use later, were taken for growth: the
+// process was alive again, without its lock, until the retention time was over.
+TEST_F(CrowdedRoomTest, MoreRoomBringsNoProcessBackToLife) {
+  constexpr size_t kCommunicators = 60;
+  Large(kFit - 10).WriteTo(Path("earlier.seg"));
+  Snapshot();
+  Advance(kRetention / 2);
+  SegmentWriterV1 dead = SegmentOf(kCommunicators);
+  for (size_t slot = 0; slot < kCommunicators; ++slot) {
+    const uint64_t start_ns = static_cast<uint64_t>(now_.monotonic_ns) - kCommunicators + slot;
+    dead.Put(slot, 4, FunctionV1{.last_start_ns = start_ns, .operations = {1}});
+  }
+  dead.WriteTo(Path("dead.seg"));
+  EXPECT_LT(Process(Snapshot(), "dead.seg").communicators.size(), kCommunicators);
+  Advance(kRetention / 2 + seconds(1));
+  for (int scrape = 0; scrape < 10; ++scrape) {
+    const NodeSnapshot snapshot = Snapshot();
+    Advance(seconds(2));
+    EXPECT_FALSE(Process(snapshot, "dead.seg").is_alive) << scrape;
+    EXPECT_EQ(Process(snapshot, "dead.seg").communicators.size(), kCommunicators);
+  }
+}
+
 }  // namespace
 }  // namespace nccl_exporter::collector

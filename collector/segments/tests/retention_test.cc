@@ -517,6 +517,22 @@ TEST_F(WaitingRankTest, ADeadRankStaysKnownForAsLongAsALivingOneWaitsForIt) {
   EXPECT_FALSE(Exists("dead.seg"));
 }
 
+// Regresses: a rank that had replaced another was of no job that anyone waited in.
+TEST_F(WaitingRankTest, ADeadRankStaysKnownWhoseFirstCommunicatorIsAnother) {
+  SegmentWriterV1 survivor = Rank(1), dead = Rank(0);
+  survivor.PutWord(SegmentWriterV1::kFirstCommunicator, 76);
+  survivor.Put(0, Waiting());
+  survivor.WriteTo(Path("survivor.seg"));
+  dead.PutWord(SegmentWriterV1::kFirstCommunicator, 77);
+  dead.WriteTo(Path("dead.seg"));
+  const LockHolder alive(Path("survivor.seg"));
+  Kill();
+  Wait(seconds(7200));
+  const NodeSnapshot snapshot = Snapshot();
+  ASSERT_EQ(snapshot.processes.size(), 2u);
+  EXPECT_EQ(snapshot.processes[0].JobName(), snapshot.processes[1].JobName());
+}
+
 // Regression: a wait was one of ten seconds, however short the retention: nobody waited when the
 // time was over.
 TEST_F(WaitingRankTest, ADeadRankStaysKnownWithAShortRetention) {

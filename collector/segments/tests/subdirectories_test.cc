@@ -118,8 +118,11 @@ TEST_F(SubdirectoriesTest, OfRootGetTheStickyBit) {
 }
 
 TEST_F(SubdirectoriesTest, OfAUserAreFollowedUpToALimitAndOthersHaveTheirRoom) {
-  for (size_t i = 0; i < kMaxSubdirectoriesPerUser + 3; ++i)
-    MakeDirectory("big-" + std::to_string(i), kBigUser);
+  for (size_t i = 0; i < kMaxSubdirectoriesPerUser + 3; ++i) {
+    const std::string name = "big-" + std::to_string(i);
+    MakeDirectory(name, kBigUser);
+    std::ofstream{Path(name + "/file")};
+  }
   for (int i = 0; i < 2; ++i) {
     const NodeSnapshot snapshot = Snapshot();
     const SegmentTrouble* const trouble =
@@ -134,6 +137,35 @@ TEST_F(SubdirectoriesTest, OfAUserAreFollowedUpToALimitAndOthersHaveTheirRoom) {
   MakeDirectory("small", kSmallUser);
   MakeSegment("small/x.seg", kSmallUser);
   EXPECT_EQ(Snapshot().processes.size(), 2u);
+}
+
+// Regression: a prolog's directories of a thousand short jobs of one day, all empty, left no room
+// for that of a job that runs, whether the daemon began before or after.
+TEST_F(SubdirectoriesTest, ThatAreEmptyGiveWayToOneThatIsUsed) {
+  for (size_t i = 0; i < kMaxSubdirectories + 5; ++i) MakeDirectory("job-" + std::to_string(i), 0);
+  EXPECT_TRUE(Snapshot().segment_troubles.empty()) << "who has nothing lacks no room";
+  MakeDirectory("a-pod", 0);
+  MakeSegment("a-pod/x.seg", kSmallUser);
+  MakeSegment("job-0/x.seg", kBigUser);
+  MakeSegment("job-1028/x.seg", kBigUser);
+  for (int i = 0; i < 3; ++i) {
+    Advance(kRescanInterval);
+    const NodeSnapshot snapshot = Snapshot();
+    EXPECT_EQ(ProcessesOf(snapshot, kSmallUser), 1u);
+    EXPECT_EQ(ProcessesOf(snapshot, kBigUser), 2u);
+    EXPECT_TRUE(snapshot.segment_troubles.empty());
+  }
+  SegmentTable after_restart({scratch_.path()}, kRetention);
+  EXPECT_EQ(SnapshotOf(after_restart, now_).processes.size(), 3u);
+}
+
+TEST_F(SubdirectoriesTest, OfAUserThatAreEmptyGiveWayToHisOwnAlone) {
+  for (size_t i = 0; i < kMaxSubdirectoriesPerUser; ++i)
+    MakeDirectory("big-" + std::to_string(i), kBigUser);
+  Snapshot();
+  MakeDirectory("used", kBigUser);
+  MakeSegment("used/x.seg", kBigUser);
+  EXPECT_EQ(ProcessesOf(Snapshot(), kBigUser), 1u);
 }
 
 }  // namespace

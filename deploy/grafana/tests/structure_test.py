@@ -24,7 +24,10 @@ FAMILIES = dict(re.findall(r'^\| `((?:nccl|process)_\w+)` \| (counter|gauge|hist
 RULES = yaml.safe_load(pathlib.Path('deploy/prometheus/nccl-exporter.rules.yml').read_text())
 RECORDED = {rule['record'] for group in RULES['groups'] for rule in group['rules'] if 'record' in rule}
 FOREIGN = {'up', 'ALERTS', 'scrape_samples_scraped', 'DCGM_FI_DEV_SM_CLOCK', 'DCGM_FI_DEV_POWER_USAGE',
-           'DCGM_FI_DEV_GPU_TEMP', 'DCGM_FI_DEV_XID_ERRORS'}
+           'DCGM_FI_DEV_GPU_TEMP'}
+# Fields that the rules read: docs/why.md lists them, and a panel shows which of them arrive.
+OF_SUSPECTS = set(re.findall(r'\bDCGM_\w+', pathlib.Path('deploy/prometheus/nccl-exporter.rules.yml').read_text()))
+FOREIGN |= OF_SUSPECTS
 # Families that no panel shows, since something better stands for them.
 NOT_SHOWN = {
     'nccl_api_calls_total': 'for releases that announce calls without operations; operations are what panels count',
@@ -293,6 +296,14 @@ class Guide(unittest.TestCase):
         provider, = yaml.safe_load((HERE / 'provider.yaml').read_text())['providers']
         self.assertEqual(provider['type'], 'file')
         self.assertIn(provider['options']['path'], pathlib.Path('docs/dashboards.md').read_text())
+
+
+class Suspects(unittest.TestCase):
+    def test_fields_of_dcgm_are_listed_and_checked_by_a_panel(self):
+        listed = pathlib.Path('docs/why.md').read_text().partition('## Fields of DCGM')[2]
+        self.assertEqual(set(re.findall(r'\bDCGM_\w+', listed)), OF_SUSPECTS)
+        panel, = [panel for _, panel in places() if panel['title'] == 'Fields of DCGM that the rules read']
+        self.assertEqual(set(re.findall(r'\bDCGM_\w+', panel['targets'][0]['expr'])), OF_SUSPECTS)
 
 
 class Expressions(unittest.TestCase):

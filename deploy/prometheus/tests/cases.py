@@ -8,6 +8,7 @@ import quality_cases
 import silent_cases
 import step_cases
 import straggler_cases
+import suspect_cases
 import text_cases
 import unscraped_cases
 import waiting_cases
@@ -18,7 +19,7 @@ def of(*modules):
     return [case for module in modules for case in vars(module).values() if getattr(case, '__module__', '') == module.__name__ and callable(case)]
 
 
-CASES = [case for case in of(straggler_cases, silent_cases, step_cases, hang_cases, unscraped_cases, quality_cases, network_cases) if not case.__code__.co_argcount]
+CASES = [case for case in of(straggler_cases, silent_cases, step_cases, hang_cases, unscraped_cases, quality_cases, network_cases, suspect_cases) if not case.__code__.co_argcount]
 LASTING = [case for case in of(lasting_cases) if not case.__code__.co_argcount]
 OPEN = of(open_cases)
 VALUES = [case for case in of(waiting_cases) if not case.__code__.co_argcount]

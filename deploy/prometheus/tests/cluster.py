@@ -16,11 +16,14 @@ TRANSFER = 0.05  # seconds per second that a communicator moves data
 # Series of a daemon that the rules read; the rest is detail, which may be scraped less often.
 ALERT_SET = re.compile(
     'up|nccl_exporter_.*|nccl_rank_.*|nccl_communicator_ranks'
-    '|nccl_process_(halted|p2p_operations_total|unserved_communicators|operations_unfollowed_total|operations_rejected_total)'
+    '|nccl_process_(halted|p2p_operations_total|unserved_communicators|operations_unfollowed_total|operations_rejected_total'
+    '|cpu_wait_seconds_total|throttled_seconds_total|memory_stall_seconds_total|major_faults_total|verbs_devices)'
     '|nccl_collective_(last_arrivals_total|compared_operations_total|arrival_lateness_seconds_total)|nccl_node_(progress_total|large_.*)|nccl_stalled_.*')
 # Detail that the rules of the group nccl_network read. It may be scraped less often, or not at all.
 DETAIL_OF_RULES = re.compile('nccl_network_(wait_seconds|timed_bytes|timed_operations)_total|nccl_communicator_info')
-READ_BY_RULES = re.compile(f'{ALERT_SET.pattern}|{DETAIL_OF_RULES.pattern}')
+# Series of dcgm-exporter and node_exporter that the rules of the group nccl_suspects read where they are there.
+OF_OTHERS = re.compile('DCGM_.*|node_.*')
+READ_BY_RULES = re.compile(f'{ALERT_SET.pattern}|{DETAIL_OF_RULES.pattern}|{OF_OTHERS.pattern}')
 # Series that daemons before these families do not serve.
 NOT_OF_OLD_DAEMONS = re.compile(
     'nccl_rank_p2p_.*|nccl_stalled_.*|nccl_node_(progress_total|large_.*)|nccl_process_(halted|operations_unfollowed_total|operations_rejected_total)')

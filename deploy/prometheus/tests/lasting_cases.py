@@ -5,6 +5,7 @@ import math
 from cluster import Cluster
 from jobs import alert, culprit_alert, data_parallel, rank_alert, unusable
 from network_jobs import NetworkJob
+from suspect_jobs import FAULTS, SuspectJob, suspect
 
 MINUTE = 60
 BEGIN, END = 10, 111  # minutes; the longest memory of the rules is 75
@@ -129,3 +130,18 @@ def a_slow_adapter():
     cluster = NetworkJob(4, 1, LAST_MINUTE)
     cluster.wire = lambda rank, t: 4 if rank == 1 and in_trouble(t) else 1
     return cluster, until_over([alert('NCCLSlowNetworkNode', hostname='gpu-node-1')], LONG_RATES + 1)
+
+
+def a_late_rank_that_waits_for_a_cpu():
+    job = SuspectJob(LAST_MINUTE, nodes=1)
+    job.faults = FAULTS['cpu_wait']
+    job.late = lambda rank, t: 0.1 if rank == 2 and in_trouble(t) else 0
+    job.faulty = lambda rank, t: rank == 2 and in_trouble(t)
+    told = [rank_alert('NCCLStragglerRank', 'dp', 2, 0, 2), rank_alert('NCCLLastArriver', 'dp', 2, 0, 2), suspect('cpu_wait', 2)]
+    return job, until_over(told, 2 * RATES + 2 * LATE_HOLD)
+
+
+def a_job_over_sockets():
+    job = SuspectJob(LAST_MINUTE, is_late=False)
+    job.verbs = lambda rank, t: 0 if job.node(rank) == 1 and in_trouble(t) else 8
+    return job, until_over([alert('NCCLSocketFallback')], HOLD)

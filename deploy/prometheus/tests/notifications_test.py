@@ -29,6 +29,7 @@ import network_cases
 import quality_cases
 import report
 import straggler_cases
+import suspect_cases
 
 CONFIGURATION = (HERE / 'examples/alertmanager.yml').read_text()
 RULES = (HERE / 'nccl-exporter.rules.yml').read_text()
@@ -46,6 +47,7 @@ FAULTS = [
     (straggler_cases.a_late_node_is_named_where_its_ranks_share_a_communicator, {'NCCLStragglerNode'}),
     (straggler_cases.a_slow_link_is_told_by_bandwidth_alone, {'NCCLBandwidthDegraded'}),
     (network_cases.a_slow_link_with_less_bandwidth_is_told_by_both, {'NCCLSlowNetworkNode'}),
+    (suspect_cases.two_causes_are_two_alerts, {'NCCLStragglerRank', 'NCCLStragglerSuspect'}),
     (hang_cases.of_the_ranks_behind_only_the_one_that_waits_for_nobody_is_named, {'NCCLHangCulprit'}),
     (hang_cases.a_killed_rank_is_named_until_the_job_has_ended, {'NCCLHangCulprit'}),
     (hang_cases.a_rank_in_another_call_is_named, {'NCCLHangMismatchedCall'}),
@@ -74,7 +76,7 @@ def whole(labels, cluster, minute):
         rank = communicator.members[int(labels['rank'])]
         return [cluster.labels(communicator, rank) | {'hostname': f'gpu-node-{cluster.node(rank)}', 'gpu_uuid': f'GPU-{rank}', 'pid': str(1000 + rank),
                                                       'timing_source': cluster.source(rank)} | labels]
-    if name == 'NCCLHangCulprit':
+    if name in ('NCCLHangCulprit', 'NCCLStragglerSuspect'):
         rank = int(labels['hostname'].rpartition('-')[2]) * cluster.ranks_per_node + int(labels['gpu'])
         return [cluster.identity(rank) | {'gpu_uuid': f'GPU-{rank}'} | labels]
     if name == 'NCCLExporterDown':

@@ -21,7 +21,7 @@ SECTIONS = ['Meaning', 'Impact', 'Diagnosis', 'Mitigation', 'False positives']
 RULES = HERE.parent / 'nccl-exporter.rules.yml'
 # promtool cannot play a scrape that comes in between two rules of one evaluation.
 TOLD_TWICE = ['NCCLCollectiveHang', 'NCCLHangCulprit', 'NCCLHangMismatchedCall', 'NCCLHangNobodyBehind']
-FIRING = 'count by (alertname, nccl_job, comm_name, rank, hostname, gpu, uid, reason) (ALERTS{alertstate="firing"})'
+FIRING = 'count by (alertname, nccl_job, comm_name, rank, hostname, gpu, uid, reason, cause) (ALERTS{alertstate="firing"})'
 EVER = 'count by (alertname, comm_name, rank) (count_over_time(ALERTS{alertstate="firing"}[2h]))'
 
 

@@ -5,6 +5,7 @@ import re
 from cluster import Cluster
 from jobs import data_parallel, waiting_for
 from network_jobs import NetworkJob
+from suspect_jobs import sockets, with_fault
 
 RANK_6 = {'rank': '6', 'gpu': '2', 'gpu_uuid': 'GPU-6', 'hostname': 'gpu-node-1', 'pid': '1006', 'global_rank': '6', 'job': 'nccl', 'instance': 'node1:9828'}
 CULPRIT_6 = {key: value for key, value in RANK_6.items() if key != 'rank'}
@@ -265,3 +266,21 @@ def a_slow_adapter():
             'summary': 'Job 42: sends of GPU 1 (PCI 0000:4b:00.0) on node gpu-node-1 are 4.0 times as long in the network as those of other nodes',
             'description': f'Sends of GPU 1 (PCI 0000:4b:00.0) on node gpu-node-1 (node1:9828) on communicator {comm} (dp) have needed up to 4.0 times as long for a byte in the'
                            f' network as those of the same GPUs on other nodes since {since(2)}. They do not wait longer for their GPU or for their receiver.'})}
+
+
+def a_suspect():
+    job = with_fault('cpu_wait')
+    labels = {key: RANK_6[key] for key in ('gpu', 'gpu_uuid', 'hostname', 'pid', 'global_rank', 'job', 'instance')}
+    what = 'it waits for a CPU 31% of the time, the median of its job 0.4%'
+    who = 'global rank 6 (GPU 2 on gpu-node-1)'
+    return job, 16, {'NCCLStragglerSuspect': (labels | JOB | {'cause': 'cpu_wait'}, {
+        'summary': f'Job 42: {who} is late, and at the same time {what}',
+        'description': f'While the other ranks wait for {who}, {what}. This is correlation: it may be the cause, an effect, or neither. GPU GPU-6, process'
+                       ' 1006, target node1:9828.'})}
+
+
+def a_job_over_sockets():
+    return sockets(), 10, {'NCCLSocketFallback': (JOB | {'job': 'nccl', 'instance': 'node1:9828'}, {
+        'summary': 'Job 42: 4 processes on node1:9828 send to other nodes over sockets, beside an adapter for InfiniBand or RoCE',
+        'description': '4 processes of the job on node1:9828 hold no device for verbs open, though the node has one with a link. NCCL has fallen back to sockets,'
+                       ' which are 5 to 20 times slower. It reports no error.'})}

@@ -92,8 +92,9 @@ void AddNeverSeen(const GraphCommunicator& communicator, Finding& finding) {
                                 MissingText(missing) + " of " + NameOf(communicator));
 }
 
-// GPUs of the job on this node that wait, each once, however many communicators it waits in.
-std::string CostText(const GraphJob& job) {
+// Adds the GPUs of the job on this node that wait, each once, however many communicators it waits
+// in.
+void AddCost(const GraphJob& job, Finding& finding) {
   std::set<GpuOfProcess> waiting, all;
   for (const GraphCommunicator& communicator : job.communicators) {
     for (const GraphRank& rank : communicator.ranks) {
@@ -101,8 +102,10 @@ std::string CostText(const GraphJob& job) {
       if (rank.Lives() && rank.waits) waiting.insert(rank.gpu());
     }
   }
-  return fmt::format("{} of {} of this node {}", waiting.size(), CountText(all.size(), "GPU"),
-                     waiting.size() == 1 ? "waits" : "wait");
+  finding.cost = fmt::format("{} of {} of this node {}", waiting.size(),
+                             CountText(all.size(), "GPU"), waiting.size() == 1 ? "waits" : "wait");
+  finding.numbers.emplace_back("lost_gpus", waiting.size());
+  finding.numbers.emplace_back("gpus", all.size());
 }
 
 }  // namespace
@@ -121,7 +124,7 @@ bool HasGlobalRanks(const GraphJob& job) {
 
 void AddEvidence(const GraphJob& job, const GraphCommunicator& communicator,
                  const GraphRank& oldest, int64_t taken_realtime_ns, Finding& finding) {
-  finding.cost = CostText(job);
+  AddCost(job, finding);
   finding.evidence.emplace_back("waiting for",
                                 AgeText(oldest.since_realtime_ns, taken_realtime_ns));
   if (oldest.operation != nullptr)

@@ -90,6 +90,7 @@ class Hang {
       TellElsewhere(finding);
     }
     AddEvidence(job_, here_, *oldest_, taken_realtime_ns, finding);
+    AddCollect(here_, finding);
     return finding;
   }
 

@@ -35,4 +35,8 @@ bool HasGlobalRanks(const GraphJob& job);
 void AddEvidence(const GraphJob& job, const GraphCommunicator& communicator,
                  const GraphRank& oldest, int64_t taken_realtime_ns, Finding& finding);
 
+// Adds what to save before the job is killed: stacks and flight recorders of the first culprit that
+// lives and of the first rank that waits, NCCL's own view of the job, and the kernel's log.
+void AddCollect(const GraphCommunicator& communicator, Finding& finding);
+
 }  // namespace nccl_exporter::exporter

@@ -13,6 +13,7 @@ namespace nccl_exporter::exporter {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::Field;
 using testing::HasSubstr;
@@ -33,6 +34,45 @@ class HangTest : public testing::Test {
   const std::vector<size_t> kAll{0, 1, 2, 3, 4, 5, 6, 7};
   HandMadeNode job_{8};
 };
+
+// A culprit and one that waits for it, where a shell may run all of it as it stands.
+TEST_F(HangTest, SaysWhatToSaveBeforeTheJobIsKilled) {
+  MissCall(150);
+  const Finding finding = Fresh(job_).at(0);
+  EXPECT_THAT(
+      finding.collect,
+      ElementsAre(
+          Pair("stack of global rank 3 (GPU 3, pid 1003, gpu-node-7)", "py-spy dump --pid 1003"),
+          Pair("flight recorder of global rank 3, of PyTorch, up to collective 100",
+               "sh -c 'cat ~/.cache/torch/comm_lib_trace_rank_3 || cat /tmp/nccl_trace_rank_3' "
+               ">rank-3.flight-recorder"),
+          Pair("stack of global rank 0 (GPU 0, pid 1000, gpu-node-7)", "py-spy dump --pid 1000"),
+          Pair("flight recorder of global rank 0, of PyTorch, up to collective 101",
+               "sh -c 'cat ~/.cache/torch/comm_lib_trace_rank_0 || cat /tmp/nccl_trace_rank_0' "
+               ">rank-0.flight-recorder"),
+          Pair("all processes of the job, by NCCL 2.24 and later", "ncclras -v"),
+          Pair("GPUs and the kernel's log of this node: XID, out of memory",
+               "sh -c 'nvidia-smi -q; dmesg -T'")));
+  EXPECT_THAT(finding.numbers, ElementsAre(Pair("lost_gpus", 7), Pair("gpus", 8)));
+}
+
+TEST_F(HangTest, EntersPodsToSaveAndNamesNoneThatAShellWouldRun) {
+  for (collector::ProcessSnapshot& process : job_.node.processes)
+    process.identity.insert(process.identity.end(),
+                            {{"POD_NAME", "llama-0-x"}, {"POD_NAMESPACE", "research"}});
+  MissCall(150);
+  EXPECT_THAT(
+      Fresh(job_).at(0).collect,
+      AllOf(Contains(Pair(HasSubstr("stack of global rank 3"),
+                          "kubectl exec -n research llama-0-x -- py-spy dump --pid 1003")),
+            Contains(Pair(testing::_, "kubectl exec -n research llama-0-x -- ncclras -v"))));
+  for (const char* const name : {"$(reboot)", "a;reboot", "-it", "a b", "A"}) {
+    for (collector::ProcessSnapshot& process : job_.node.processes)
+      (process.identity.end() - 2)->second = name;
+    const std::vector<std::pair<std::string, std::string>> collect = Fresh(job_).at(0).collect;
+    EXPECT_THAT(collect, ElementsAre(Pair(testing::_, "sh -c 'nvidia-smi -q; dmesg -T'"))) << name;
+  }
+}
 
 TEST_F(HangTest, AQuietNodeHasNone) { EXPECT_THAT(Fresh(job_), IsEmpty()); }
 

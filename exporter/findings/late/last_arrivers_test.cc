@@ -41,6 +41,9 @@ TEST(LastArriversTest, NamesTheLaterOfTwoRanks) {
                                 "operations of tp."));
   EXPECT_THAT(finding.evidence, Contains(Pair("last to enter", "97 % of 1800 operations")));
   EXPECT_THAT(finding.evidence, Contains(Pair("late by", "10.50 ms on average")));
+  EXPECT_THAT(finding.numbers,
+              Contains(Pair("lateness_seconds", testing::DoubleNear(0.0105, 1e-5))));
+  EXPECT_THAT(finding.numbers, Contains(Pair("last_share", testing::DoubleNear(0.97, 1e-3))));
 }
 
 TEST(LastArriversTest, WantsAShareOfOperationsAndOfTimeAndNotTooFewOfThem) {

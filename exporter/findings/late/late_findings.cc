@@ -60,12 +60,16 @@ void AddEvidence(const FoundLateRank& found, const Thresholds& times, Finding& f
     evidence.emplace_back("last to enter",
                           LastShare(arrivals) + " of " + CountText(arrivals.compared, "operation"));
     evidence.emplace_back("late by", DurationText(lateness_seconds) + " on average");
+    finding.numbers.emplace_back("lateness_seconds", lateness_seconds);
+    finding.numbers.emplace_back(
+        "last_share", static_cast<double>(arrivals.last) / static_cast<double>(arrivals.compared));
     evidence.emplace_back("arrivals of the last", DurationText(Seconds(times.arrivals_window())));
   }
   if (measures.is_straggler) {
     evidence.emplace_back("waits less than the median rank",
                           Percent(measures.cost) + " of the time in " + NameOf(found));
     evidence.emplace_back("times of the last", DurationText(Seconds(times.window)));
+    finding.numbers.emplace_back("lost_share", measures.cost);
   }
   evidence.emplace_back("found late",
                         fmt::format("in {} of the last {} judgements", found.late->late_judgements,
@@ -97,6 +101,8 @@ Finding FindingOf(const std::vector<FoundLateRank>& all, const Thresholds& times
                                  RankText(culprit, NameOf(worst)),
                                  ClockText(finding.since_realtime_ns), EffectText(worst));
   finding.cost = CostText(late.lost);
+  if (!finding.cost.empty())
+    finding.numbers = {{"lost_gpus", late.lost.lost}, {"gpus", late.lost.gpus}};
   AddEvidence(worst, times, finding);
   std::string others;
   for (const FoundLateRank& other : all) {
@@ -106,6 +112,7 @@ Finding FindingOf(const std::vector<FoundLateRank>& all, const Thresholds& times
       others += fmt::format(" ({})", Percent(other.late->measures.cost));
   }
   if (!others.empty()) finding.evidence.emplace_back("late as well in", others);
+  if (!late.unusual.empty()) finding.evidence.emplace_back("on its host meanwhile", late.unusual);
   finding.next = fmt::format(
       "Compare clocks, throttling and errors of {} with its peers, and look for other work on its "
       "CPUs.",

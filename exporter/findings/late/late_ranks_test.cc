@@ -53,6 +53,9 @@ TEST(LateRanksTest, NamesTheRankThatTheOthersWaitFor) {
   EXPECT_EQ(finding.runbook, "NCCLStragglerRank");
   EXPECT_THAT(finding.evidence,
               Contains(Pair("waits less than the median rank", "5.6 % of the time in tp")));
+  EXPECT_THAT(finding.numbers, Contains(Pair("lost_share", testing::DoubleNear(0.056, 1e-3))));
+  EXPECT_THAT(finding.numbers, Contains(Pair("lost_gpus", testing::DoubleNear(0.4, 0.05))));
+  EXPECT_THAT(finding.numbers, Contains(Pair("gpus", 8)));
   EXPECT_GE(finding.since_realtime_ns, begin_ns);
   EXPECT_LE(finding.since_realtime_ns, begin_ns + 45 * LateJob::kSecondNs);
 }
@@ -71,7 +74,8 @@ TEST(LateRanksTest, NamesTheSoonerTheMoreARankCosts) {
   }
 }
 
-// Load stays at a rank for a minute. Its rates are in six judgements, and decrease in the last ones.
+// Load stays at a rank for a minute. Its rates are in six judgements, and decrease in the last
+// ones.
 TEST(LateRanksTest, AMinuteOfOneRankProvesNothing) {
   for (const double deficit : {0.1, 0.15, 0.2}) {
     for (const int before : {420, 425, 430}) {

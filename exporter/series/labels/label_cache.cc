@@ -15,7 +15,7 @@ namespace {
 auto PartsOf(const collector::CommunicatorSnapshot& c) {
   return std::tie(c.generation, c.id, c.name, c.rank, c.nodes, c.numbers, c.api_version,
                   c.nccl_version, c.timing_source, c.timing_reason, c.gpu_index, c.gpu_uuid,
-                  c.pci_bus_id);
+                  c.pci_bus_id, c.adapter);
 }
 
 auto PartsOf(const collector::ProcessSnapshot& p) {

@@ -103,6 +103,7 @@ Labels RankInfoLabels(const collector::ProcessSnapshot& process,
   Labels labels;
   Append(labels, "gpu_uuid", communicator.gpu_uuid);
   Append(labels, "pci_bus_id", communicator.pci_bus_id);
+  AppendKnown(labels, "adapter", communicator.adapter);
   Append(labels, "local_rank", communicator.numbers.LocalText());
   Append(labels, "hostname", process.NodeName());
   Append(labels, "pid", std::to_string(process.pid));

@@ -39,7 +39,7 @@ def measure(machine, data, save):
 
 
 def fastest(row, name, what):
-    """Of the blocks: whatever else runs on the machine only adds to them."""
+    """The least of the blocks: all else that runs on the machine only adds to them."""
     return min(row['costs'][name][what])
 
 

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collector/host/host_reader.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include "collector/testing/scratch_directory.h"
+
+namespace nccl_exporter::collector {
+namespace {
+
+constexpr int64_t kLookNs = std::chrono::nanoseconds(kHostLookInterval).count();
+
+ProcessSnapshot ThisProcess(uint64_t inode = 1, uint64_t uid = 1000) {
+  ProcessSnapshot process;
+  process.file = {.device = 1, .inode = inode};
+  process.is_alive = true;
+  process.seen_pid = ::getpid();
+  process.uid = uid;
+  return process;
+}
+
+NodeSnapshot NodeOf(size_t processes, uint64_t uid = 1000) {
+  NodeSnapshot node;
+  for (size_t i = 0; i < processes; ++i) node.processes.push_back(ThisProcess(i, uid));
+  return node;
+}
+
+size_t Seen(const NodeSnapshot& node) {
+  return static_cast<size_t>(std::ranges::count_if(
+      node.processes, [](const auto& each) { return each.host.has_value(); }));
+}
+
+TEST(HostReader, ReadsEachProcessAfterItsSurveyOneInALook) {
+  HostReader reader;
+  for (size_t look = 1; look <= 4; ++look) {
+    NodeSnapshot node = NodeOf(3);
+    reader.AddTo(node, static_cast<int64_t>(look) * kLookNs);
+    EXPECT_EQ(Seen(node), std::min<size_t>(look, 3));
+    NodeSnapshot between = NodeOf(3);
+    reader.AddTo(between, static_cast<int64_t>(look) * kLookNs + kLookNs / 2);
+    EXPECT_EQ(Seen(between), Seen(node)) << "a scrape between two looks has the latest";
+  }
+}
+
+TEST(HostReader, SaysNothingOfProcessesThatProcDoesNotShow) {
+  HostReader reader;
+  NodeSnapshot node = NodeOf(2);
+  node.processes[0].seen_pid = 0;
+  node.processes[1].seen_pid = 0;
+  reader.AddTo(node, kLookNs);
+  EXPECT_EQ(Seen(node), 0u);
+}
+
+// So that a user with many processes does not take another's place.
+TEST(HostReader, FollowsAHalfOfTheMostForOneUser) {
+  HostReader reader;
+  NodeSnapshot node;
+  for (int64_t look = 1; look <= 40; ++look) {
+    node = NodeOf(3 * kMostHostProcesses);
+    node.processes.push_back(ThisProcess(999, 1001));
+    reader.AddTo(node, look * kLookNs);
+  }
+  EXPECT_EQ(Seen(node), kMostHostProcessesPerUser + 1);
+  EXPECT_TRUE(node.processes.back().host);
+}
+
+// A segment whose writer is another process now, as after exec or a restore.
+TEST(HostReader, ForgetsAProcessThatIsReplaced) {
+  HostReader reader;
+  NodeSnapshot node = NodeOf(1);
+  reader.AddTo(node, kLookNs);
+  EXPECT_EQ(Seen(node), 1u);
+  node = NodeOf(1);
+  node.processes[0].seen_pid = ::getppid();
+  reader.AddTo(node, kLookNs + kLookNs / 2);
+  EXPECT_EQ(Seen(node), 0u) << "not looked at yet";
+}
+
+}  // namespace
+}  // namespace nccl_exporter::collector

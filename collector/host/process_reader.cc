@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collector/host/process_reader.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "collector/host/proc_text.h"
+
+namespace nccl_exporter::collector {
+
+// A kernel that does not count shows zeros, also of a thread that has run.
+std::optional<ProcessReader::Times> ProcessReader::TimesIn(const std::string& schedstat) {
+  unsigned long long running = 0, waiting = 0, turns = 0;
+  if (std::sscanf(schedstat.c_str(), "%llu %llu %llu", &running, &waiting, &turns) != 3 ||
+      turns == 0)
+    return std::nullopt;
+  return Times{.running_ns = running, .waiting_ns = waiting};
+}
+
+void ProcessReader::Survey(bool counts_verbs, int64_t monotonic_ns) {
+  surveyed_ns_ = monotonic_ns;
+  ChooseThreads();
+  const std::string membership = ReadProcFile(folder_ + "/cgroup");
+  const auto of_v2 = CgroupOf(membership, ""), of_v1 = CgroupOf(membership, "cpu");
+  throttling_file_ = of_v2 ? ThrottlingFile(cgroups_, *of_v2) : "";
+  if (throttling_file_.empty() && of_v1)
+    throttling_file_ = ThrottlingFile(cgroups_ + "/cpu", *of_v1);
+  pressure_file_ = of_v2 ? cgroups_ + *of_v2 + "/memory.pressure" : "";
+  if (!counts_verbs) {
+    signals_.verbs_devices.reset();
+  } else if (signals_.verbs_devices.value_or(0) == 0) {
+    signals_.verbs_devices = CountVerbs();
+  }
+}
+
+// Progress threads that are followed stay, then come those that have run or waited most since the
+// survey before.
+void ProcessReader::ChooseThreads() {
+  std::map<pid_t, Thread> before = std::exchange(threads_, {});
+  std::vector<std::tuple<bool, uint64_t, pid_t>> order;
+  for (const std::string& name : NamesIn(folder_ + "/task")) {
+    const pid_t id = std::atoi(name.c_str());
+    const auto times = TimesIn(ReadProcFile(folder_ + "/task/" + name + "/schedstat"));
+    if (!times) continue;
+    Thread& thread = threads_[id] = std::move(before[id]);
+    const uint64_t all = times->running_ns + times->waiting_ns,
+                   earlier = thread.surveyed.running_ns + thread.surveyed.waiting_ns;
+    order.emplace_back(thread.makes_progress, all - std::min(earlier, all), id);
+    thread.surveyed = *times;
+  }
+  std::ranges::sort(order, std::ranges::greater());
+  for (size_t i = 0; i < order.size(); ++i) {
+    Thread& thread = threads_[std::get<pid_t>(order[i])];
+    if (i >= kFollowedThreads) {
+      thread.schedstat = {};
+    } else if (!thread.schedstat.is_open()) {
+      const std::string folder = folder_ + "/task/" + std::to_string(std::get<pid_t>(order[i]));
+      thread.schedstat =
+          FileDescriptor(::open((folder + "/schedstat").c_str(), O_RDONLY | O_CLOEXEC));
+      // With NCCL_SET_THREAD_NAME=1: ncclSetThreadName() of NCCL's debug.cc.
+      thread.makes_progress = ReadProcFile(folder + "/comm").starts_with("NCCL Progress");
+      thread.read = thread.surveyed;
+    }
+  }
+}
+
+// A process has descriptors. If no link is seen, this process may not read them.
+std::optional<uint64_t> ProcessReader::CountVerbs() const {
+  const std::vector<std::string> names = NamesIn(folder_ + "/fd");
+  std::set<std::string> devices;
+  bool is_readable = false;
+  for (const std::string& name : names) {
+    std::array<char, 64> target{};
+    const std::string path = folder_ + "/fd/" + name;
+    is_readable |= ::readlink(path.c_str(), target.data(), target.size() - 1) > 0;
+    const std::string device = target.data();
+    if (device.starts_with("/dev/infiniband/uverbs")) devices.insert(device);
+  }
+  if (devices.empty() && (!is_readable || names.size() == kMostNames)) return std::nullopt;
+  return devices.size();
+}
+
+void ProcessReader::Read() {
+  ReadThreads();
+  if (reads_++ % kReadsPerFile != 0) return;
+  signals_.involuntary_switches =
+      NumberBehind(ReadProcFile(folder_ + "/status"), "nonvoluntary_ctxt_switches:");
+  signals_.major_faults = MajorFaults(ReadProcFile(folder_ + "/stat"));
+  signals_.throttled_ns = ThrottledNs(ReadProcFile(throttling_file_));
+  signals_.memory_stall_ns = NumberBehind(ReadProcFile(pressure_file_), " total=");
+  if (signals_.memory_stall_ns) *signals_.memory_stall_ns *= 1000;  // us
+}
+
+void ProcessReader::ReadThreads() {
+  std::optional<uint64_t> longest_ns;
+  for (auto& [id, thread] : threads_) {
+    if (!thread.schedstat.is_open()) continue;
+    std::array<char, 96> text{};
+    const bool is_read = ::pread(thread.schedstat.number(), text.data(), text.size() - 1, 0) > 0;
+    const auto times = TimesIn(is_read ? text.data() : "");
+    if (!times) {  // it has ended
+      thread = {};
+      continue;
+    }
+    longest_ns = std::max(longest_ns.value_or(0), times->waiting_ns - thread.read.waiting_ns);
+    if (thread.makes_progress)
+      signals_.progress_cpu_ns =
+          signals_.progress_cpu_ns.value_or(0) + times->running_ns - thread.read.running_ns;
+    thread.read = *times;
+  }
+  if (longest_ns) *longest_ns += signals_.cpu_wait_ns.value_or(0);
+  signals_.cpu_wait_ns = longest_ns;
+}
+
+}  // namespace nccl_exporter::collector

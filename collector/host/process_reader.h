@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// ProcessReader, one process in /proc and its cgroup, read again and again at little cost. Not
+// thread-safe: its owner locks.
+//
+// To read all threads costs some microseconds each. So a survey, which is seldom, chooses those
+// that ran or waited most, and only these are followed.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "collector/host_signals.h"
+#include "collector/segments/file_descriptor.h"
+
+namespace nccl_exporter::collector {
+
+// Followed threads of a process. Those of PyTorch that delay a step are the main thread, the
+// thread of autograd and NCCL's progress thread.
+inline constexpr size_t kFollowedThreads = 4;
+
+// Reads of threads for one of the process's other files, which cost ten times as much.
+inline constexpr uint64_t kReadsPerFile = 3;
+
+class ProcessReader {
+ public:
+  // `root` is prepended to /proc and /sys: empty but in tests. `pid` is in the namespace of /proc.
+  ProcessReader(const std::string& root, pid_t pid)
+      : folder_(root + "/proc/" + std::to_string(pid)), cgroups_(root + "/sys/fs/cgroup") {}
+
+  // Chooses threads and files, which Read() needs. `counts_verbs`: also counts open devices for
+  // verbs. NCCL opens them when it begins, and keeps them.
+  void Survey(bool counts_verbs, int64_t monotonic_ns);
+  // When it was surveyed; nothing before the first survey.
+  const std::optional<int64_t>& surveyed_ns() const { return surveyed_ns_; }
+  // Adds what has happened since the call before.
+  void Read();
+
+  const HostSignals& signals() const { return signals_; }
+
+ private:
+  struct Times {
+    uint64_t running_ns = 0;
+    uint64_t waiting_ns = 0;  // ready to run, and without a CPU
+  };
+  struct Thread {
+    Times surveyed = {}, read = {};  // at the latest survey and look
+    FileDescriptor schedstat = {};   // open while it is followed
+    bool makes_progress = false;     // is followed, and one of NCCL's progress threads
+  };
+  static std::optional<Times> TimesIn(const std::string& schedstat);
+  void ChooseThreads();
+  void ReadThreads();
+  std::optional<uint64_t> CountVerbs() const;
+
+  const std::string folder_;  // /proc/PID
+  const std::string cgroups_;
+  HostSignals signals_;
+  std::map<pid_t, Thread> threads_;              // all at the latest survey
+  std::string throttling_file_, pressure_file_;  // of its cgroup; empty: there is none
+  std::optional<int64_t> surveyed_ns_;
+  uint64_t reads_ = 0;
+};
+
+}  // namespace nccl_exporter::collector

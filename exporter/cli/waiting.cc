@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/cli/waiting.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "exporter/findings/findings_json.h"
+#include "exporter/findings/thresholds.h"
+#include "exporter/findings/words.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+bool Is(Awaited awaited, const Finding& finding) {
+  const bool has_killed =
+      std::ranges::count(finding.culprits, Standing::kKilled, &FoundRank::standing) != 0;
+  switch (awaited) {
+    case Awaited::kHang:
+      return IsHang(finding.kind) && finding.severity == Severity::kCritical;
+    case Awaited::kKilled:
+      // As information: the job has ended with it.
+      return (finding.kind == FindingKind::kProcessKilled && finding.severity != Severity::kInfo) ||
+             (IsHang(finding.kind) && has_killed);
+    default:
+      return finding.kind == FindingKind::kLateRank;
+  }
+}
+
+bool IsWanted(const Finding& finding, const std::map<std::string, std::string>& wanted) {
+  const auto& of = finding.communicator;
+  const std::map<std::string, std::string> labels{
+      {"nccl_job", PrintablePath(of ? of->job : finding.job_name)},
+      {"namespace", PrintablePath(of ? of->name_space : finding.name_space)},
+      {"uid", std::to_string(finding.uid)}};
+  return std::ranges::all_of(
+      wanted, [&](const auto& label) { return labels.at(label.first) == label.second; });
+}
+
+// Nothing if there is no such finding.
+std::optional<WaitEnd> EndBy(const WaitRequest& request, const Judgement& judgement) {
+  const nlohmann::ordered_json findings = FindingsJson(judgement);
+  for (size_t i = 0; i < findings.size(); ++i) {
+    const Finding& finding = judgement.findings[i];
+    if (!IsWanted(finding, request.wanted)) continue;
+    // The cause of a hang is surer than the hang.
+    for (const Awaited awaited : {Awaited::kKilled, Awaited::kHang, Awaited::kLate}) {
+      if (std::ranges::count(request.awaited, awaited) != 0 && Is(awaited, finding))
+        return WaitEnd{.exit_code = kFirstAwaitedCode + static_cast<int>(awaited),
+                       .finding = findings[i].dump() + '\n'};
+    }
+  }
+  return std::nullopt;
+}
+
+std::string TimeOutText(const WaitRequest& request, bool has_answered, const std::string& fault) {
+  const std::string waited = DurationText(Seconds(*request.timeout));
+  if (!has_answered) return fmt::format("no answer of a daemon in {}: {}", waited, fault);
+  return fmt::format("no finding in {}{}", waited, fault.empty() ? "" : "; now " + fault);
+}
+
+}  // namespace
+
+WaitEnd Waiting(const WaitRequest& request, const AskDaemon& ask, const WaitSurroundings& outside) {
+  const std::chrono::nanoseconds start = outside.now();
+  bool has_answered = false;
+  std::string fault;  // of the latest question
+  for (;;) {
+    const ShownJudgement shown = ask();
+    if (shown.is_of_daemon) {
+      if (const std::optional<WaitEnd> end = EndBy(request, shown.judgement)) return *end;
+    } else if (fault.empty()) {
+      outside.warn(shown.why_not_of_daemon + "; still waiting");
+    }
+    has_answered |= shown.is_of_daemon;
+    fault = shown.why_not_of_daemon;
+    std::chrono::nanoseconds pause = kDaemonInterval;
+    if (request.timeout) {
+      const std::chrono::nanoseconds left = start + *request.timeout - outside.now();
+      if (left.count() <= 0) return {.reason = TimeOutText(request, has_answered, fault)};
+      pause = std::min(pause, left);
+    }
+    outside.sleep(pause);
+  }
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The line about its host in the finding of a late rank.
+#include "exporter/findings/late/host_rates.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "exporter/findings/testing/late_job.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using testing::Contains;
+using testing::IsEmpty;
+using testing::Key;
+using testing::Pair;
+using testing::SizeIs;
+
+constexpr uint64_t kTp = 1;
+constexpr size_t kProcesses = 8, kLate = 5;
+constexpr const char* kMeanwhile = "on its host meanwhile";
+constexpr uint64_t kMs = 1000000;
+
+class HostRatesTest : public testing::Test {
+ protected:
+  HostRatesTest() : job_(kProcesses) {
+    std::vector<size_t> all;
+    for (size_t i = 0; i < kProcesses; ++i) all.push_back(i);
+    job_.Make(kTp, "tp", all);
+    for (collector::ProcessSnapshot& process : job_.node().processes)
+      process.host = {{.cpu_wait_ns = 0, .major_faults = 0, .throttled_ns = 0}};
+  }
+
+  using Advance = std::function<void(size_t process, collector::HostSignals& host)>;
+  // Seven minutes without a late rank, and three with one. `advance` adds what happens in a step of
+  // the latter, of 5 s.
+  Finding FindingWith(const Advance& advance) {
+    const auto step = [&](size_t late) {
+      for (size_t i = 0; i < kProcesses; ++i) job_.Busy(i, kTp, i == late ? 0.1 : 0.2);
+    };
+    job_.Run(420, [&] { step(kProcesses); });
+    job_.Run(180, [&] {
+      step(kLate);
+      for (size_t i = 0; i < kProcesses; ++i) {
+        if (job_.node().processes[i].host) advance(i, *job_.node().processes[i].host);
+      }
+    });
+    const std::vector<Finding> findings = job_.Findings();
+    EXPECT_THAT(findings, SizeIs(1));
+    return findings.empty() ? Finding() : findings.front();
+  }
+
+  LateJob job_;
+};
+
+TEST_F(HostRatesTest, NameTheSignalThatDepartsFromTheMedian) {
+  const Finding finding = FindingWith([](size_t process, collector::HostSignals& host) {
+    *host.cpu_wait_ns += (process == kLate ? 1550 : 20) * kMs;
+  });
+  EXPECT_THAT(finding.evidence,
+              Contains(Pair(kMeanwhile, "waits for a CPU 31.0 % of the time, its peers 0.4 %")));
+}
+
+TEST_F(HostRatesTest, NameAllSignalsThatDepart) {
+  const Finding finding = FindingWith([](size_t process, collector::HostSignals& host) {
+    if (process != kLate) return;
+    *host.throttled_ns += 1000 * kMs;
+    *host.major_faults += 500;
+  });
+  EXPECT_THAT(finding.evidence,
+              Contains(Pair(kMeanwhile,
+                            "is throttled by its CPU quota 20.0 % of the time, its peers 0.0 %; "
+                            "waits for a disk at 100 page faults per second, its peers at 0")));
+}
+
+TEST_F(HostRatesTest, SayThatNothingIsUnusual) {
+  const Finding finding = FindingWith([](size_t process, collector::HostSignals& host) {
+    *host.cpu_wait_ns += (process == kLate ? 100 : 20) * kMs;  // 2 %
+    *host.major_faults += 7;
+  });
+  EXPECT_THAT(finding.evidence,
+              Contains(Pair(kMeanwhile,
+                            "nothing unusual: CPU, quota, memory and page faults are as "
+                            "on its peers")));
+}
+
+TEST_F(HostRatesTest, NameNothingThatAllRanksHave) {
+  const Finding finding = FindingWith([](size_t process, collector::HostSignals& host) {
+    *host.cpu_wait_ns += (process == kLate ? 2500 : 2000) * kMs;
+  });
+  EXPECT_THAT(finding.evidence, Contains(Pair(kMeanwhile, testing::StartsWith("nothing unusual"))));
+}
+
+// As with hidepid, or in another PID namespace.
+TEST_F(HostRatesTest, SayThatTheDaemonDoesNotSeeTheProcess) {
+  for (collector::ProcessSnapshot& process : job_.node().processes) process.host.reset();
+  const Finding finding = FindingWith([](size_t, collector::HostSignals&) {});
+  EXPECT_THAT(
+      finding.evidence,
+      Contains(Pair(kMeanwhile, "not known: the daemon does not see the process in /proc")));
+}
+
+TEST_F(HostRatesTest, SayNothingWhereNoPeerIsSeen) {
+  for (size_t i = 0; i < kProcesses; ++i) {
+    if (i != kLate) job_.node().processes[i].host.reset();
+  }
+  const Finding finding =
+      FindingWith([](size_t, collector::HostSignals& host) { *host.cpu_wait_ns += 2500 * kMs; });
+  EXPECT_THAT(finding.evidence, testing::Not(Contains(Key(kMeanwhile))));
+}
+
+}  // namespace
+}  // namespace nccl_exporter::exporter
