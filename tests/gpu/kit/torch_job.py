@@ -28,7 +28,7 @@ def all_reduce(tensor):
 
 def plain(device):
     for elements in (2, 1 << 12, 1 << 20, 1 << 22):
-        for dtype in (torch.float32, torch.bfloat16):
+        for dtype in (torch.float32, torch.float16):
             all_reduce(torch.ones(elements, dtype=dtype, device=device))
 
 
@@ -46,8 +46,8 @@ def data_parallel(device, counts_broadcasts):
 
 def sharded(device, ranks):
     """As FullyShardedDataParallel: a layer is gathered before it is used, and its gradients are scattered."""
-    shard = torch.ones(HIDDEN * HIDDEN // ranks, dtype=torch.bfloat16, device=device)
-    whole = torch.empty(shard.numel() * ranks, dtype=torch.bfloat16, device=device)
+    shard = torch.ones(HIDDEN * HIDDEN // ranks, dtype=torch.float16, device=device)
+    whole = torch.empty(shard.numel() * ranks, dtype=torch.float16, device=device)
     for _ in range(STEPS):
         dist.all_gather_into_tensor(whole, shard)
         count('AllGather', size(whole))
@@ -57,7 +57,7 @@ def sharded(device, ranks):
 
 def experts(device, ranks):
     """As a mixture of experts: tokens go to the ranks of their experts, and come back."""
-    tokens = torch.ones(ranks * 64, HIDDEN, dtype=torch.bfloat16, device=device)
+    tokens = torch.ones(ranks * 64, HIDDEN, dtype=torch.float16, device=device)
     for _ in range(2 * STEPS):
         dist.all_to_all_single(torch.empty_like(tokens), tokens)
         for function in ('Send', 'Recv'):
@@ -74,9 +74,10 @@ def main():
     plain(device)
     # NCCL 2.29 and later announce Broadcasts if NCCL_ALLGATHERV_ENABLE=0.
     data_parallel(device, os.environ.get('NCCL_ALLGATHERV_ENABLE') == '0' or torch.cuda.nccl.version() < (2, 29))
-    sharded(device, ranks)
     if backend == 'nccl':
-        experts(device, ranks)  # last: up to 2.30 it ends kernel timing
+        sharded(device, ranks)
+    experts(device, ranks)  # last: up to 2.30 it ends kernel timing
+    if backend == 'nccl':
         torch.cuda.synchronize()
     dist.destroy_process_group()
     print(json.dumps({'counts': counts}))

@@ -33,7 +33,7 @@ def measure(machine, data, save):
         # Unset is not the same as empty.
         limit = {'CUDA_DEVICE_MAX_CONNECTIONS': connections} if connections else {}
         for beside in ('AllReduce', 'copy'):
-            own = dict(shape, bytes=(64 << 20) if shape['one_host'] else 4 << 20) if beside == 'AllReduce' else dict(ranks=1, one_host=True, bytes=64 << 20)
+            own = dict(shape, bytes=(64 << 20) if shape['one_host'] else 4 << 20) if beside == 'AllReduce' else dict(ranks=1, one_host=True, bytes=32 << 20)
             for marks in (*MARKS, KERNEL_EVENTS) if beside == 'AllReduce' else MARKS:
                 run = {'connections': connections or 'unset', 'beside': beside, 'marks': marks}
                 with machine.folder() as folder:
