@@ -13,6 +13,8 @@
 namespace nccl_exporter::exporter {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 bool Is(Awaited awaited, const Finding& finding) {
   const bool has_killed =
       std::ranges::count(finding.culprits, Standing::kKilled, &FoundRank::standing) != 0;
@@ -20,30 +22,28 @@ bool Is(Awaited awaited, const Finding& finding) {
     case Awaited::kHang:
       return IsHang(finding.kind) && finding.severity == Severity::kCritical;
     case Awaited::kKilled:
+      if (IsHang(finding.kind)) return has_killed;
       // As information: the job has ended with it.
-      return (finding.kind == FindingKind::kProcessKilled && finding.severity != Severity::kInfo) ||
-             (IsHang(finding.kind) && has_killed);
+      return finding.kind == FindingKind::kProcessKilled && finding.severity != Severity::kInfo;
     default:
       return finding.kind == FindingKind::kLateRank;
   }
 }
 
-bool IsWanted(const Finding& finding, const std::map<std::string, std::string>& wanted) {
-  const auto& of = finding.communicator;
-  const std::map<std::string, std::string> labels{
-      {"nccl_job", PrintablePath(of ? of->job : finding.job_name)},
-      {"namespace", PrintablePath(of ? of->name_space : finding.name_space)},
-      {"uid", std::to_string(finding.uid)}};
-  return std::ranges::all_of(
-      wanted, [&](const auto& label) { return labels.at(label.first) == label.second; });
+// `wanted` has names of fields and their values.
+bool IsWanted(const Json& finding, const std::map<std::string, std::string>& wanted) {
+  return std::ranges::all_of(wanted, [&](const auto& label) {
+    const Json& value = finding.at(label.first);
+    return (value.is_string() ? value.template get<std::string>() : value.dump()) == label.second;
+  });
 }
 
 // Nothing if there is no such finding.
 std::optional<WaitEnd> EndBy(const WaitRequest& request, const Judgement& judgement) {
-  const nlohmann::ordered_json findings = FindingsJson(judgement);
+  const Json findings = FindingsJson(judgement);
   for (size_t i = 0; i < findings.size(); ++i) {
     const Finding& finding = judgement.findings[i];
-    if (!IsWanted(finding, request.wanted)) continue;
+    if (!IsWanted(findings[i], request.wanted)) continue;
     // The cause of a hang is surer than the hang.
     for (const Awaited awaited : {Awaited::kKilled, Awaited::kHang, Awaited::kLate}) {
       if (std::ranges::count(request.awaited, awaited) != 0 && Is(awaited, finding))

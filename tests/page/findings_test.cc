@@ -168,7 +168,8 @@ TEST_F(PageTest, AFindingLeadsToItsCommunicatorAndIsCopied) {
       "AllGather #325 of fsdp, 1.0 MiB\nCollectives started: 533 by global rank 0, 1, 2, 4, 5, 6, "
       "7; 526 by global rank 3\nBehind: global rank 3 (GPU 3, pid 5829, node-1) by 7 collectives\nLast "
       "activity of global rank 3: 23:38:44 UTC, 2 min ago\nNext: Look at its stack before the job "
-      "is killed: py-spy dump --pid 5829 or gdb -p 5829 on node-1.\nRunbook: "
+      "is killed: py-spy dump --pid 5829 or gdb -p 5829 on node-1.\nCollect: py-spy dump "
+      "--pid 5829  # stack of global rank 3 (GPU 3, pid 5829, node-1)\nRunbook: "
       "NCCLHangCulprit");
   // As on a page without TLS, where browsers give no clipboard.
   Evaluate(

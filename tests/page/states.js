@@ -48,7 +48,7 @@ const foundRank = (standing, gpu, change = {}) => ({
 });
 const findingOf = (kind, severity, comm, change) => ({
   kind, severity, comm: comm && comm.comm, comm_name: comm ? comm.comm_name : '', uid: 1000, job: 'job 4712', since: begun, headline: '', cost: '', culprits: [], waiting: [],
-  waiting_count: 0, evidence: [], next: '', runbook: '', ...change,
+  waiting_count: 0, evidence: [], next: '', collect: [], runbook: '', ...change,
 });
 const directories = [
   { path: '/run/nccl-exporter', state: 'readable', detail: '' },
@@ -90,7 +90,7 @@ const hangOf = (standing, words, next, state = {}) => {
         { name: 'collectives started', value: '533 by global rank 0, 1, 2, 4, 5, 6, 7; 526 by global rank 3' },
         { name: 'behind', value: 'global rank 3 (GPU 3, pid 5829, node-1) by 7 collectives' }, { name: 'last activity of global rank 3', value: '23:38:44 UTC, 2 min ago' },
       ],
-      next, runbook: 'NCCLHangCulprit',
+      next, collect: [{ what: 'stack of global rank 3 (GPU 3, pid 5829, node-1)', command: 'py-spy dump --pid 5829' }], runbook: 'NCCLHangCulprit',
     }),
   };
 };

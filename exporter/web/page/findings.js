@@ -42,6 +42,7 @@ const copyText = (finding, node) => [
   finding.since !== null && `Since: ${new Date(finding.since * 1000).toISOString().replace('T', ' ').slice(0, 19)} UTC`,
   ...finding.evidence.map(({ name, value }) => `${capital(name)}: ${value}`),
   finding.next && `Next: ${finding.next}`,
+  ...finding.collect.map(({ what, command }) => `Collect: ${command}  # ${what}`),
   finding.runbook && `Runbook: ${finding.runbook}`,
 ].filter(Boolean).join('\n');
 
