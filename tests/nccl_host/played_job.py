@@ -10,7 +10,7 @@ import time
 
 from typing import NamedTuple
 
-from completion_poller import CompletionPoller
+from completion_poller import POLL_SECONDS, SLOW_POLL_SECONDS, CompletionPoller
 from findings_watch import FindingsWatch
 from kernel_truth import load_truth
 from recorded_segments import read_segments
@@ -91,7 +91,7 @@ def play(job, rig, programs, document, folder):
                    'NCCL_EXPORTER_DIR': str(segments), 'FAKECUDA_TRUTH': str(scratch / 'truth'), 'HOST_JOB_ACCOUNT': str(scratch / 'account')}
     if '-p' in job.options.split():
         environment['FAKECUDA_SHM'] = shared_memory
-    played.poller = CompletionPoller(document, segments)
+    played.poller = CompletionPoller(document, segments, SLOW_POLL_SECONDS if job.is_elastic else POLL_SECONDS)
     if job.is_elastic and programs.plugin:
         played.watch = FindingsWatch(programs.daemon, segments, scratch / 'daemon.log')
     with open(scratch / 'output', 'w+', encoding='utf-8', errors='replace') as output:
