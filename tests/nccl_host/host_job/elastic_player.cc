@@ -82,7 +82,9 @@ class ElasticPlayer : public Player {
       if (group->is_revoked && draw_.Chance(40)) Shrink(group, false);
       return;  // it stays until it is its turn to be destroyed
     }
-    if (what < 95) return Grow(*group);
+    // NCCL 2.30.7 takes the resources of a parent that has shared them before for ranks that were
+    // in it, and not for new ones (init.cc, commAlloc): the socket of a proxy is then closed.
+    if (what < 95) return options_.shares ? Work(*group) : Grow(*group);
     if (what < 97) return AddWorld();
     EndGroup(group);
   }
