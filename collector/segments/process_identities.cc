@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,13 +21,12 @@ void JoinJobs(std::vector<ProcessSnapshot>& processes, ProvenIdentities& proven)
     ProvenIdentity& own = proven[process.file];
     if (own.job != 0) process.first_communicator = own.job;
     if (process.first_communicator == 0) continue;
-    const std::string name = process.GivenJob();
-    CommunicatorKey job = CommunicatorKeyOf(process, {}, name);
+    CommunicatorKey job = CommunicatorKeyOf(process, {}, process.GivenJob());
     job.id = process.first_communicator;
     members_of[job].emplace_back(place, place);
     for (const CommunicatorSnapshot& communicator : process.communicators) {
       if (!communicator.has_identity || communicator.is_closed) continue;
-      Members& members = members_of[CommunicatorKeyOf(process, communicator, name)];
+      Members& members = members_of[CommunicatorKeyOf(process, communicator, process.GivenJob())];
       const bool has_two_ranks = !members.empty() && members.back().second == place &&
                                  members.back().first != communicator.rank;
       if (has_two_ranks) own.has_no_global_rank = own.has_no_local_rank = true;
