@@ -29,13 +29,12 @@ def variables_of(machine, folder, marks):
 def measure(machine, data, save):
     shape = machine.shape()
     data['runs'] = []
-    for connections in ('', '1'):
-        # Unset is not the same as empty.
-        limit = {'CUDA_DEVICE_MAX_CONNECTIONS': connections} if connections else {}
+    for limit in ({}, {'CUDA_DEVICE_MAX_CONNECTIONS': '1'}):
         for beside in ('AllReduce', 'copy'):
-            own = dict(shape, bytes=(64 << 20) if shape['one_host'] else 4 << 20) if beside == 'AllReduce' else dict(ranks=1, one_host=True, bytes=32 << 20)
+            # Ranks that share a GPU wait for its time slices.
+            own = dict(shape, bytes=(64 if shape['one_host'] else 4) << 20) if beside == 'AllReduce' else dict(ranks=1, one_host=True, bytes=32 << 20)
             for marks in (*MARKS, KERNEL_EVENTS) if beside == 'AllReduce' else MARKS:
-                run = {'connections': connections or 'unset', 'beside': beside, 'marks': marks}
+                run = {'connections': ''.join(limit.values()) or 'unset', 'beside': beside, 'marks': marks}
                 with machine.folder() as folder:
                     options = dict(own, marks=marks if beside == 'copy' else 'none', repetitions=REPETITIONS, directory=folder, limit_seconds=machine.seconds(30))
                     try:
