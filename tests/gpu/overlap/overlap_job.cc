@@ -75,14 +75,7 @@ class OverlapRank {
         marks_(options["marks"].get<std::string>()) {
     const int ranks = options["ranks"];
     if (ranks == 1) return;  // it copies
-    ncclUniqueId id;
-    const std::string path = options["directory"].get<std::string>() + "/overlap.id";
-    if (rank == 0) {
-      Require(ncclGetUniqueId(&id), "ncclGetUniqueId");
-      LeaveId(path, id);
-    } else {
-      id = AwaitId(path);
-    }
+    const ncclUniqueId id = MeetBy(options["directory"].get<std::string>() + "/overlap.id", rank);
     Require(ncclCommInitRank(&communicator_, ranks, id, rank), "ncclCommInitRank");
   }
   ~OverlapRank() {
