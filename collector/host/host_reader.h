@@ -32,7 +32,7 @@ class HostReader {
 
   // Sets ProcessSnapshot::host of living processes that /proc shows and that were surveyed, and
   // CommunicatorSnapshot::adapter. `monotonic_ns` is the moment of the snapshot. Snapshots between
-  // two looks have the values of the latest.
+  // two looks have the values of the latest. A process that has ended keeps its last counters.
   void AddTo(NodeSnapshot& snapshot, int64_t monotonic_ns) {
     if (HasPassed(adapters_read_ns_, monotonic_ns, kAdapterInterval)) {
       adapters_read_ns_ = monotonic_ns;
@@ -45,10 +45,17 @@ class HostReader {
       SurveyOne(monotonic_ns);
       for (auto& [key, reader] : processes_) reader.Read();
     }
+    const auto before = std::exchange(latest_, {});
     for (ProcessSnapshot& process : snapshot.processes) {
       const auto found = processes_.find({process.file, process.seen_pid});
-      if (found != processes_.end() && found->second.surveyed_ns())
+      const auto known = before.find(process.file);
+      if (found != processes_.end() && found->second.surveyed_ns()) {
         process.host = found->second.signals();
+      } else if (!process.is_alive && known != before.end()) {
+        process.host = known->second;
+        process.host->verbs_devices.reset();
+      }
+      if (process.host) latest_.emplace(process.file, *process.host);
       for (CommunicatorSnapshot& communicator : process.communicators) {
         const auto nearest = nearest_.find(communicator.pci_bus_id);
         if (nearest != nearest_.end()) {
@@ -96,6 +103,7 @@ class HostReader {
 
   const std::string root_;
   std::map<std::pair<FileKey, int>, ProcessReader> processes_;  // by segment and PID
+  std::map<FileKey, HostSignals> latest_;                       // of processes in the last snapshot
   std::optional<Adapters> adapters_;
   std::map<std::string, std::string> nearest_;  // by address of the GPU
   std::optional<int64_t> looked_ns_, adapters_read_ns_;

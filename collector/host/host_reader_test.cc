@@ -54,6 +54,24 @@ TEST(HostReader, SaysNothingOfProcessesThatProcDoesNotShow) {
   EXPECT_EQ(Seen(node), 0u);
 }
 
+// Regression: their series went before the others of the process.
+TEST(HostReader, KeepsTheCountersOfAProcessThatHasEnded) {
+  HostReader reader;
+  NodeSnapshot node = NodeOf(1);
+  reader.AddTo(node, kLookNs);
+  ASSERT_TRUE(node.processes[0].host);
+  const auto switches = node.processes[0].host->involuntary_switches;
+  for (int64_t look = 2; look <= 4; ++look) {
+    node = NodeOf(1);
+    node.processes[0].is_alive = false;
+    node.processes[0].seen_pid = 0;
+    reader.AddTo(node, look * kLookNs);
+    ASSERT_TRUE(node.processes[0].host);
+    EXPECT_EQ(node.processes[0].host->involuntary_switches, switches);
+    EXPECT_FALSE(node.processes[0].host->verbs_devices);
+  }
+}
+
 // So that a user with many processes does not take another's place.
 TEST(HostReader, FollowsAHalfOfTheMostForOneUser) {
   HostReader reader;

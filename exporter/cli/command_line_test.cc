@@ -112,8 +112,8 @@ TEST(OptionsTest, AWaitHasKindsAJobAndATimeOut) {
   EXPECT_EQ(request.daemon, "https://node-2:9828");
   EXPECT_THAT(request.wanted,
               testing::ElementsAre(testing::Pair("nccl_job", "4711"), testing::Pair("uid", "7")));
-  for (const char* const wrong : {"--for=hung", "--for=", "--for=hang,", "--timeout=soon",
-                                  "--daemon=node-2:9828", "--uid=ann"})
+  for (const char* const wrong :
+       {"--for=hung", "--for=", "--timeout=soon", "--daemon=node-2:9828", "--uid=ann"})
     EXPECT_NE(ErrorOf({"wait", wrong}), "") << wrong;
 }
 

@@ -55,8 +55,10 @@ void AddTroubles(const CommunicatorOnNode& communicator, std::string& out) {
   const MissingRanks missing = MissingOf(communicator.ranks);
   if (missing.count == 0) return;
   if (any.nodes != 1)
-    return Line(out, "  not seen here: {} of {} ranks, on other nodes or without the plugin",
-                missing.count, any.ranks);
+    return Line(out, "  not seen here: {} of {} ranks, on other nodes{} or without the plugin",
+                missing.count, any.ranks, communicator.may_lack_room ? ", without room" : "");
+  if (communicator.may_lack_room)
+    return Line(out, "  not seen here, {}: {}", kWhereNoRoom, MissingText(missing));
   Line(out, "  missing on this node, which has all ranks: {}", MissingText(missing));
 }
 

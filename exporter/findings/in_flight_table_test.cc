@@ -114,6 +114,21 @@ TEST_F(InFlightTableTest, OnlyCountsRanksThatMayBeElsewhere) {
               HasSubstr("\n  not seen here: 1 of 4 ranks, on other nodes or without the plugin\n"));
 }
 
+// Regression: ranks without room were missing in the table, and not in the finding above it.
+TEST_F(InFlightTableTest, RanksThatMayHaveNoRoomAreNotMissing) {
+  node_.processes[1].communicators.clear();
+  const std::string no_room = "\n  not seen here, where not all communicators have room: rank 1\n";
+  node_.processes[1].unread_in_use = 1;
+  EXPECT_THAT(Text(), HasSubstr(no_room));
+  node_.processes[1].unread_in_use = 0;
+  node_.processes[1].losses[static_cast<size_t>(Loss::kReservationFailed)] = 1;
+  EXPECT_THAT(Text(), HasSubstr(no_room));
+  EXPECT_THAT(Text(), Not(HasSubstr("missing")));
+  for (const size_t place : {0, 2, 3}) Of(place).nodes = 2;
+  EXPECT_THAT(Text(), HasSubstr("\n  not seen here: 1 of 4 ranks, on other nodes, without room or "
+                                "without the plugin\n"));
+}
+
 TEST_F(InFlightTableTest, SaysSoWhereTheNumberOfRanksIsNotTold) {
   for (size_t place = 0; place < 4; ++place) Of(place).ranks = 0;
   EXPECT_THAT(Text(), HasSubstr("\n  this NCCL does not report the number of ranks\n"));

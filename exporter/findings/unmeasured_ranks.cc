@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "exporter/findings/hangs/wait_graph.h"
@@ -15,23 +14,11 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// Users some of whose segments or communicators found no place.
-std::set<uint64_t> UsersWithoutRoom(const collector::NodeSnapshot& node) {
-  std::set<uint64_t> users;
-  for (const collector::SegmentTrouble& trouble : node.segment_troubles) {
-    if (trouble.error == collector::SegmentError::kTooManySegments && trouble.present != 0)
-      users.insert(trouble.uid.value_or(trouble.file_uid));
-  }
-  for (const collector::ProcessSnapshot& process : node.processes) {
-    if (std::ranges::any_of(process.communicators, &collector::CommunicatorSnapshot::is_overflow))
-      users.insert(process.uid);
-  }
-  return users;
-}
-
-// None where the communicator spans nodes, is young, or is ended. Finalized ranks are not missing.
+// None where the communicator spans nodes, may lack room, is young, or is ended. Finalized ranks
+// are not missing.
 MissingRanks MissingIn(const CommunicatorOnNode& communicator, int64_t settled_before_ns) {
   bool lives = false;
+  if (communicator.may_lack_room) return {};
   for (const RankOnNode& rank : communicator.ranks) {
     if (rank.communicator->is_closed) continue;
     if (rank.communicator->nodes != 1) return {};
@@ -67,7 +54,6 @@ Finding FindingOf(const CommunicatorOnNode& communicator, const MissingRanks& mi
 
 std::vector<Finding> UnmeasuredRanks(const collector::NodeSnapshot& node,
                                      std::chrono::nanoseconds settled) {
-  const std::set<uint64_t> without_room = UsersWithoutRoom(node);
   const std::vector<CommunicatorOnNode> communicators = CommunicatorsWithFinalized(node);
   struct Most {
     const CommunicatorOnNode* communicator = nullptr;
@@ -75,7 +61,6 @@ std::vector<Finding> UnmeasuredRanks(const collector::NodeSnapshot& node,
   };
   std::map<JobKey, Most> jobs;
   for (const CommunicatorOnNode& communicator : communicators) {
-    if (without_room.contains(communicator.key.uid)) continue;
     MissingRanks missing = MissingIn(communicator, node.taken_realtime_ns - settled.count());
     Most& most = jobs[JobKeyOf(communicator.key)];
     if (missing.count > most.missing.count) most = {&communicator, std::move(missing)};

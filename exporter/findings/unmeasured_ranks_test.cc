@@ -9,6 +9,8 @@
 namespace nccl_exporter::exporter {
 namespace {
 
+using testing::Contains;
+using testing::Field;
 using testing::IsEmpty;
 
 // A communicator of 4 ranks on this node, of which rank 3 is not seen.
@@ -54,8 +56,10 @@ TEST(UnmeasuredRanksTest, ACommunicatorThatIsJustMadeLacksNobody) {
 
 TEST(UnmeasuredRanksTest, WhereThereWasNoRoomNobodyIsMissing) {
   HandMadeNode job = WithoutRank3();
-  job.node.processes[0].communicators.emplace_back().is_overflow = true;
+  job.node.processes[0].losses[static_cast<size_t>(Loss::kNoFreeCommunicatorSlot)] = 1;
   EXPECT_THAT(FindingsOn(job), IsEmpty());
+  job.node.processes[0].is_alive = false;
+  EXPECT_THAT(FindingsOn(job), Contains(Field(&Finding::kind, FindingKind::kRanksUnmeasured)));
   job = WithoutRank3();
   collector::SegmentTrouble full;
   full.error = collector::SegmentError::kTooManySegments;

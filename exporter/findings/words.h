@@ -53,6 +53,8 @@ struct MissingRanks {
 // `ranks` are those of one communicator that are here, at least one. None is missing where NCCL
 // does not report the number of ranks.
 MissingRanks MissingOf(const std::vector<RankOnNode>& ranks);
+// Ranks that are not seen there may have no room: they are not missing.
+inline constexpr std::string_view kWhereNoRoom = "where not all communicators have room";
 // "rank 1, 3 and 4 more".
 std::string MissingText(const MissingRanks& missing);
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +49,8 @@ struct CommunicatorOnNode {
   std::vector<RankOnNode> ranks;
   uint64_t max_started = 0;                    // most collectives started
   int64_t oldest_start_ns = kNothingInFlight;  // of what is in flight
+  // Ranks of it may be here that have no room, in their segment or in the daemon: none is missing.
+  bool may_lack_room = false;
 
   void Add(const RankOnNode& rank);
 };
@@ -66,6 +69,25 @@ inline bool SpansNodes(const CommunicatorOnNode& communicator) {
   return here.nodes != 0 ? here.nodes > 1 : communicator.ranks.size() < here.ranks;
 }
 
+// Jobs and users with a living process whose communicators do not all have room.
+struct RoomShortage {
+  std::set<JobKey> jobs;
+  std::set<uint64_t> users;  // some of whose segments or communicators the daemon does not follow
+
+  explicit RoomShortage(const collector::NodeSnapshot& node) {
+    for (const collector::ProcessSnapshot& process : node.processes) {
+      const auto lost = [&](Loss loss) { return process.losses[static_cast<size_t>(loss)] != 0; };
+      if (process.is_alive && (process.unread_in_use != 0 || lost(Loss::kNoFreeCommunicatorSlot) ||
+                               lost(Loss::kReservationFailed)))
+        jobs.insert(JobKeyOf(process));
+    }
+    for (const collector::SegmentTrouble& trouble : node.segment_troubles) {
+      if (trouble.error == collector::SegmentError::kTooManySegments && trouble.present != 0)
+        users.insert(trouble.uid.value_or(trouble.file_uid));
+    }
+  }
+};
+
 // Communicators in use whose identity is known, the one with the oldest operation in flight first.
 // They point into `node`.
 inline std::vector<CommunicatorOnNode> CommunicatorsOnNode(const collector::NodeSnapshot& node) {
@@ -77,11 +99,14 @@ inline std::vector<CommunicatorOnNode> CommunicatorsOnNode(const collector::Node
       found[collector::CommunicatorKeyOf(process, communicator)].Add({&process, &communicator});
     }
   }
+  const RoomShortage shortage(node);
   std::vector<CommunicatorOnNode> communicators;
   for (auto& [key, communicator] : found) {
     std::ranges::stable_sort(communicator.ranks, {},
                              [](const RankOnNode& rank) { return rank.communicator->rank; });
     communicator.key = key;
+    communicator.may_lack_room =
+        shortage.users.contains(key.uid) || shortage.jobs.contains(JobKeyOf(key));
     communicators.push_back(std::move(communicator));
   }
   std::ranges::stable_sort(communicators, {}, &CommunicatorOnNode::oldest_start_ns);

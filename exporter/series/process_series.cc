@@ -132,14 +132,14 @@ void ProcessSeries::AddDetail(const ProcessGroup& process) {
 }
 
 void ProcessSeries::AddUnserved(const std::vector<ProcessGroup>& processes,
-                                const UnservedCommunicators& folded) {
+                                const UnservedCommunicators& folded, size_t series_limit) {
   for (const ProcessGroup& process : processes) {
     uint64_t unserved = process.unread;
     for (const collector::ProcessSnapshot* member : process.members) {
       const auto found = folded.find(member);
       if (found != folded.end()) unserved += found->second;
     }
-    if (unserved != 0)
+    if (unserved != 0 && builder_.samples() < series_limit)
       AddCount(Metric::kProcessUnserved, builder_.AddLabels(process.labels), unserved);
   }
 }

@@ -60,8 +60,9 @@ class ProcessSeries {
   void AddDetail(const ProcessGroup& process);
 
   // Communicators in use of each process that have no series of their own. `folded`: beside those
-  // that the collector had no room for.
-  void AddUnserved(const std::vector<ProcessGroup>& processes, const UnservedCommunicators& folded);
+  // that the collector had no room for. Up to `series_limit` samples of the scrape.
+  void AddUnserved(const std::vector<ProcessGroup>& processes, const UnservedCommunicators& folded,
+                   size_t series_limit);
 
  private:
   // `units` of the signal are one of the metric. Nothing is added if it is not known.

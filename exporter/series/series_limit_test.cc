@@ -285,6 +285,35 @@ TEST(SeriesLimitTest, NoUserLosesSeriesBecauseOfAnother) {
   }
 }
 
+// Regression: alert series of one user took the room of another's detail.
+TEST(SeriesLimitTest, AUserWhoFitsInAnEqualPartIsServedWholeWhateverOthersHave) {
+  const BusyNeed need;
+  const size_t alerts_of_process = 2;  // halted, unserved
+  const size_t part =
+      alerts_of_process + kDetailOfProcess + kTen * (need.room_of_alerts + need.room_of_detail);
+  const size_t of_node = need.none - kDetailOfProcess - 1;
+  const auto served = [&](std::vector<collector::ProcessSnapshot> others, size_t users) {
+    others.push_back(ProcessWith(9, kTen));
+    const collector::NodeSnapshot node = NodeOf(others);
+    const size_t limit = of_node + users * part + kSeriesForOthers;
+    const ScrapedNode scrape(node, limit);
+    EXPECT_LE(scrape.samples(), limit);
+    EXPECT_TRUE(scrape.drops().by_user.contains(1001));
+    EXPECT_TRUE(Detailed(scrape).contains("comm=000000000000038e")) << "the youngest";
+    return !scrape.drops().by_user.contains(1000);
+  };
+  const auto of_user = [](uint64_t uid, uint64_t pid, uint64_t communicators) {
+    collector::ProcessSnapshot process = ProcessWith(pid, communicators);
+    process.uid = uid;
+    return process;
+  };
+  EXPECT_TRUE(served({of_user(1001, 1, 90)}, 2));
+  EXPECT_TRUE(served({of_user(1001, 1, 90), of_user(1002, 2, 60)}, 3));
+  std::vector<collector::ProcessSnapshot> processes;
+  for (uint64_t pid = 10; pid < 210; ++pid) processes.push_back(of_user(1001, pid, 0));
+  EXPECT_TRUE(served(processes, 2)) << "each may have a series more";
+}
+
 TEST(SeriesLimitTest, WhatFitsNowhereIsLeftOutAndCounted) {
   constexpr size_t kJobs = 6;
   constexpr size_t kGaugesAndInfos = 3;
@@ -333,6 +362,9 @@ TEST(SeriesLimitTest, ProcessesLoseTheirDetailFirstAndAreThenLeftOut) {
   EXPECT_LE(less.samples(), kLessLimit);
   EXPECT_EQ(less.drops().Of(SeriesLoss::kLeftOut) % (kDetailOfProcess + 1), 0u);
   EXPECT_GT(less.drops().Of(SeriesLoss::kLeftOut), 0u);
+  for (uint64_t pid = 101; pid <= 1000; ++pid) processes.push_back(ProcessOf(pid, {}));
+  for (collector::ProcessSnapshot& process : processes) process.unread_in_use = 1;
+  EXPECT_LE(ScrapedNode(NodeOf(processes), kLessLimit).samples(), kLessLimit);
 }
 
 collector::NodeSnapshot ChurnedNode(uint64_t scrape, uint64_t communicators, double minutes) {

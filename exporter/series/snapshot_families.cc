@@ -58,7 +58,7 @@ class SnapshotFamilies {
       builder_.RollBack(begin);
       AddByLevels(processes, groups);
     }
-    process_series_.AddUnserved(processes, folded_of_);
+    process_series_.AddUnserved(processes, folded_of_, series_limit_);
     AddOthers(groups);
     EndMemory();
     memory_.labels.Sweep();
@@ -179,9 +179,14 @@ class SnapshotFamilies {
     SetOrder(processes.size(), groups);
     levels_.assign(needs_.size(), DetailLevel::kFolded);
     // Each process may have a series of kProcessUnserved.
-    size_t room = named_limit_ - std::min(named_limit_, builder_.samples() + processes.size());
-    room -= Raise(DetailLevel::kAlerts, room);
-    Raise(DetailLevel::kAll, room);
+    for (size_t i = 0; i < processes.size(); ++i) ++needs_[i].expected.alerts;
+    const size_t room = named_limit_ - std::min(named_limit_, builder_.samples());
+    std::map<uint64_t, size_t> needs;
+    for (const Need& need : needs_)
+      needs[need.uid] += need.Of(DetailLevel::kAlerts) + need.Of(DetailLevel::kAll);
+    std::map<uint64_t, size_t> left = EqualParts(needs, room);
+    Raise(DetailLevel::kAlerts, left);
+    Raise(DetailLevel::kAll, left);
     for (size_t i = 0; i < processes.size(); ++i) {
       if (levels_[i] != DetailLevel::kFolded) process_series_.AddAlerts(processes[i]);
       if (levels_[i] == DetailLevel::kAll) process_series_.AddDetail(processes[i]);
@@ -219,30 +224,19 @@ class SnapshotFamilies {
     }
   }
 
-  // Raises those that have the level before to this one, in their order, as far as their users'
-  // shares of the room go. Returns the room that they take.
-  size_t Raise(DetailLevel level, size_t room) {
-    const auto is_next = [&](size_t i) {
-      return static_cast<size_t>(levels_[i]) + 1 == static_cast<size_t>(level);
-    };
-    std::map<uint64_t, size_t> wanted;
+  // Raises those that have the level before to this one, in their order, as far as what is left of
+  // their users' shares goes.
+  void Raise(DetailLevel level, std::map<uint64_t, size_t>& left) {
+    const std::map<uint64_t, size_t> shares = left;
     for (const size_t i : order_) {
-      if (is_next(i)) wanted[needs_[i].uid] += needs_[i].Of(level);
-    }
-    const std::map<uint64_t, size_t> shares = EqualParts(wanted, room);
-    std::map<uint64_t, size_t> left = shares;
-    size_t taken = 0;
-    for (const size_t i : order_) {
-      if (!is_next(i)) continue;
+      if (static_cast<size_t>(levels_[i]) + 1 != static_cast<size_t>(level)) continue;
       const uint64_t uid = needs_[i].uid;
       const size_t samples = needs_[i].Of(level);
       const size_t reserve = needs_[i].had < level ? shares.at(uid) / kReserveDivisor : 0;
       if (samples != 0 && samples + reserve > left[uid]) continue;
       left[uid] -= samples;
-      taken += samples;
       levels_[i] = level;
     }
-    return taken;
   }
 
   // The needs of `groups` are behind those of the processes.

@@ -3,14 +3,14 @@
 // to the limit of series. For the thread that makes the scrape.
 //
 // A scrape holds at most `series_limit` samples, of which kSeriesForOthers are kept for
-// comm="other". If a snapshot has more, detail is lost first:
-//   1. The alert series of all processes and communicators share the limit.
+// comm="other". If a snapshot has more, the users (owners of the segments) share the limit. Each
+// gets an equal part of what users with smaller needs leave: no user loses series because of
+// another with more. Within a user's share, detail is lost first:
+//   1. The alert series of its processes and communicators share it.
 //   2. Detail shares what they leave: first that of processes, then that of communicators, each of
 //      which is complete or has its alert series alone.
-// The users (owners of the segments) share both parts. Each gets an equal part of what users with
-// smaller needs leave, so no user loses series because of another with more.
 //
-// Within a user's share, communicators in use come first, then those of processes that have ended
+// At each of the two, communicators in use come first, then those of processes that have ended
 // without finalizing them, then the finalized ones; older ones before younger ones. So a
 // communicator keeps its series while younger ones come and go. One whose alert series do not fit
 // is folded into comm="other" of its job. What does not fit even then is left out. The process of

@@ -433,8 +433,9 @@ TEST(SnapshotFamiliesTest, RankInfoHasLabelsOfKnownVariablesAndOfNoOthers) {
                       {"SEVERITY", "x6"}, {"ALERTNAME", "x7"}};
   const auto values = ScrapedNode(NodeOf({process})).Values(Metric::kRankInfo);
   ASSERT_EQ(values.size(), 1u);
-  EXPECT_THAT(values.begin()->first,
-              testing::EndsWith("timing_reason=default,plugin_version=1.2.3,pod_uid=u,"));
+  EXPECT_THAT(
+      values.begin()->first,
+      testing::EndsWith("timing_reason=default,plugin_version=1.2.3,adapter=mlx5_0,pod_uid=u,"));
 }
 
 TEST(SnapshotFamiliesTest, LabelValuesAreValidAndBounded) {

@@ -221,11 +221,12 @@ Json CollectiveJson(const CommunicatorOnNode& of, Function function, const NodeH
           {"history", HistoryJson(of.key, function, history)}};
 }
 
-// Ranks that must be on this node and are not. Known only if all ranks of the communicator are on
-// this node.
-Json MissingJson(const CommunicatorOnNode& of) {
+// Ranks that must be on this node and are not seen: those without room, or missing ones. Known only
+// if all ranks of the communicator are on this node.
+Json UnseenJson(const CommunicatorOnNode& of, bool without_room) {
   const collector::CommunicatorSnapshot& any = *of.ranks.front().communicator;
   if (any.nodes != 1 || any.ranks == 0) return nullptr;
+  if (of.may_lack_room != without_room) return Json::array();
   return MissingOf(of.ranks).first;
 }
 
@@ -250,7 +251,8 @@ nlohmann::ordered_json CommunicatorJson(const CommunicatorOnNode& of, const Node
           {"namespace", TextJson(of.key.name_space)},
           {"ranks", OrNull(any.communicator->ranks != 0, any.communicator->ranks)},
           {"nodes", OrNull(any.communicator->nodes != 0, any.communicator->nodes)},
-          {"missing_ranks", MissingJson(of)},
+          {"missing_ranks", UnseenJson(of, false)},
+          {"no_room_ranks", UnseenJson(of, true)},
           {"local_ranks", std::move(ranks)},
           {"waiting", WaitingJson(of, history)},
           {"collectives", std::move(collectives)}};

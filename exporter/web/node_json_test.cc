@@ -227,6 +227,7 @@ TEST_F(NodeJsonTest, WhatIsNotKnownIsNull) {
     if (communicator["comm"] != "0000000000000abc") continue;
     EXPECT_EQ(communicator["ranks"], nullptr);
     EXPECT_EQ(communicator["missing_ranks"], nullptr);
+    EXPECT_EQ(communicator["no_room_ranks"], nullptr);
     const json& rank = communicator["local_ranks"][0];
     EXPECT_EQ(rank["gpu"], nullptr);
     EXPECT_EQ(rank["completed_sequence"], nullptr);
@@ -347,8 +348,19 @@ TEST_F(NodeJsonTest, GivesTheNumbersOfRanksWhereTheyAreProven) {
   EXPECT_EQ(Answer(node_, judge_)["processes"][0]["local_rank"], "");
 }
 
-TEST_F(NodeJsonTest, NamesTheMissingWhereAllRanksLiveOnThisNode) {
-  EXPECT_EQ(Communicator("world")["missing_ranks"], json({0, 1, 2, 4, 5, 6, 7}));
+// Regression: ranks without room were missing.
+TEST_F(NodeJsonTest, NamesTheMissingAndThoseWithoutRoomWhereAllRanksLiveOnThisNode) {
+  const json absent({0, 1, 2, 4, 5, 6, 7});
+  const auto expect = [&](uint64_t unread, uint64_t without_slot, bool may_lack_room) {
+    node_.processes[0].unread_in_use = unread;
+    node_.processes[0].losses[static_cast<size_t>(Loss::kNoFreeCommunicatorSlot)] = without_slot;
+    answer_ = Answer(node_, judge_);
+    EXPECT_EQ(Communicator("world")["missing_ranks"], may_lack_room ? json::array() : absent);
+    EXPECT_EQ(Communicator("world")["no_room_ranks"], may_lack_room ? absent : json::array());
+  };
+  expect(0, 0, false);
+  expect(3, 0, true);
+  expect(0, 1, true);
 }
 
 TEST_F(NodeJsonTest, TextOfOtherProcessesIsValidUtf8) {

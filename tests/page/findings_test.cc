@@ -47,6 +47,14 @@ TEST_F(PageTest, HeadlineLampTabAndRowsFollowTheWorstFinding) {
   }
 }
 
+// Regression: the rank was missing, in orange.
+TEST_F(PageTest, ARankWithoutRoomIsNotMissing) {
+  Show("noRoom");
+  Click(kFirstRow);
+  ASSERT_TRUE(exporter::Eventually([&] { return Texts(kWaiting).size() == 1; }));
+  EXPECT_THAT(Texts(kWaiting)[0].get<std::string>(), testing::StartsWith("3no room"));
+}
+
 // Regression: the lamp was green, though nothing could be found.
 TEST_F(PageTest, AJobThatCannotBeJudgedIsNotGreen) {
   Show("untimed");

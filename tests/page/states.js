@@ -40,7 +40,7 @@ const collectiveOf = (collective, usedBy, level = () => 1) => ({
 });
 const communicatorOf = (name, gpus, change = {}) => ({
   comm: [...name].reduce((hash, letter) => (hash * 31n + BigInt(letter.charCodeAt(0))) % (1n << 64n), BigInt(7919 + gpus[0])).toString(16).padStart(16, '7'),
-  comm_name: name, uid: 1000, nccl_job: '4712', namespace: '', ranks: gpus.length, nodes: 1, missing_ranks: [],
+  comm_name: name, uid: 1000, nccl_job: '4712', namespace: '', ranks: gpus.length, nodes: 1, missing_ranks: [], no_room_ranks: [],
   local_ranks: gpus.map((gpu, rank) => rankOf(rank, gpu)), collectives: [collectiveOf('AllGather', gpus.length)], ...change,
 });
 const foundRank = (standing, gpu, change = {}) => ({
@@ -175,6 +175,10 @@ const states = {
     comm.missing_ranks = [3];
     return answerOf({ processes: allBut(3).map((rank) => processOf(rank)), communicators: [comm], findings: [finding] });
   },
+  noRoom: () => answerOf({
+    processes: all.map((rank) => processOf(rank)),
+    communicators: [communicatorOf('dp', all, { local_ranks: allBut(3).map((rank) => rankOf(rank, rank)), no_room_ranks: [3] })],
+  }),
   stopped: () => {
     const { comm, finding } = hangOf('stopped', 'whose process is stopped',
       'Find the signal or the debugger that stopped pid 5829 on node-1: kill -CONT 5829 resumes it.', { stopped: true });

@@ -3,6 +3,7 @@
 ROOMS = [
     "collector",
     "collector/arrivals",
+    "collector/host",
     "collector/reader",
     "collector/segments",
     "collector/testing",
@@ -52,6 +53,7 @@ ROOMS = [
     "simulator/workload",
     "tests/detection",
     "tests/gpu",
+    "tests/gpu/kit",
     "tests/memory_order",
     "tests/nccl_host",
     "tests/nccl_host/host_job",

@@ -30,6 +30,9 @@ WOBBLE_SECONDS, WOBBLE_FREQUENCY = 0.6, 0.7
 DROPPED = ('no_free_slot', 'reservation_failed', 'in_flight_full', 'abandoned', 'incomplete_at_finalize', 'communicator_drifting', 'foreign_process')
 REJECTED = ('zero_timestamp', 'missing_timestamp', 'stop_before_start', 'channels_missing', 'disjoint_channels', 'overlap', 'ring_overrun',
             'longer_than_cpu_time', 'clock_mismatch', 'drift', 'launch_member_untimed', 'phase_mismatch', 'concurrent_recording')
+# Signals of a process whose host shows nothing unusual.
+HOST_SIGNALS = ('nccl_process_cpu_wait_seconds_total', 'nccl_process_throttled_seconds_total', 'nccl_process_memory_stall_seconds_total',
+                'nccl_process_major_faults_total')
 # Series of these families exist only while there is trouble of a kind that is not played.
 ONLY_IN_TROUBLE = {'nccl_exporter_user_segments_unusable', 'nccl_exporter_user_segment_errors_total', 'nccl_process_operations_unfollowed_total',
                    'nccl_process_operations_rejected_total', 'nccl_process_unserved_communicators', 'nccl_stalled_process_progress'}
@@ -268,6 +271,9 @@ class Rank:
         yield 'nccl_process_halted', process, int(is_dead), 0, TICKS
         busy = sum(self.busy(kind, c) for kind, *_, collectives in self.communicators() for c in collectives)
         yield 'nccl_process_kernel_seconds_total', process, 0, busy + SEND_BUSY * self.job.has_pipeline, self.seconds
+        for family in HOST_SIGNALS:
+            yield family, process, 0, 0, TICKS
+        yield 'nccl_process_verbs_devices', process, 1, 0, TICKS
         if self.job.has_pipeline:
             yield 'nccl_process_p2p_operations_total', process, 0, OPERATIONS, TICKS
         for family, reasons in (('nccl_process_events_dropped_total', DROPPED), ('nccl_process_timestamps_rejected_total', REJECTED)):

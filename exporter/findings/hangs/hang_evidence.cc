@@ -81,13 +81,13 @@ std::vector<RankOnNode> RanksOf(const GraphCommunicator& communicator) {
   return ranks;
 }
 
-// Adds the ranks that have no plugin, or ended before, if all ranks are on this node.
+// Adds the ranks that have no plugin or no room, or ended before, if all are on this node.
 void AddNeverSeen(const GraphCommunicator& communicator, Finding& finding) {
   if (communicator.ranks.front().rank.communicator->nodes != 1 || communicator.is_complete) return;
   const MissingRanks missing = MissingOf(RanksOf(communicator));
   if (missing.count == 0) return;
-  finding.evidence.emplace_back(communicator.may_be_cut
-                                    ? "not seen on this node, where the daemon lacks room"
+  finding.evidence.emplace_back(communicator.may_lack_room
+                                    ? fmt::format("not seen on this node, {}", kWhereNoRoom)
                                     : "never seen on this node",
                                 MissingText(missing) + " of " + NameOf(communicator));
 }

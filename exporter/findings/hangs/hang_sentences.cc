@@ -159,6 +159,9 @@ class Hang {
       why = "this NCCL does not report the number of ranks";
     } else if (absent == 0) {
       why = OthersText();
+    } else if (here_.may_lack_room) {
+      why = fmt::format("{} of {} ranks are not seen on this node, {}", absent, any.ranks,
+                        kWhereNoRoom);
     } else if (any.nodes == 1) {
       why = fmt::format("{} of {} ranks were never seen on this node", absent, any.ranks);
     } else {
@@ -169,7 +172,10 @@ class Hang {
     finding.headline = fmt::format("{}: {} in {} of {}, and {}.", Opening(finding), Waiting(),
                                    Operation(), NameOf(here_), why);
     finding.next =
-        any.nodes == 1 && absent > 0
+        any.nodes == 1 && absent > 0 && here_.may_lack_room
+            ? "Look at the stacks of the ranks that are not seen. The runbooks "
+              "NCCLExporterEventsDropped and NCCLExporterSegmentsUnusable say how to make room."
+        : any.nodes == 1 && absent > 0
             ? "Look for ranks without the plugin, and in the job's log for ranks that have ended."
             : "Run nccl-exporter inflight on the other nodes of the job: that of the cause "
               "names it.";

@@ -446,6 +446,40 @@ TEST_F(HangTest, ARankThatWasNeverSeenIsNotBlamed) {
   EXPECT_EQ(Evidence(findings[0], "never seen on this node"), "rank 7 of dp");
 }
 
+// Regression: a rank in the overflow slot of its segment was never seen, and advice was to look for
+// ranks without the plugin.
+TEST_F(HangTest, ARankWithoutRoomInItsSegmentIsNotMissing) {
+  HandMadeNode job(8);
+  job.AddCommunicator("dp", {0, 1, 2, 3, 4, 5, 6}, 8);
+  for (size_t rank = 0; rank < 7; ++rank) job.Of(rank, "dp").nodes = 1;
+  job.Start({0, 1, 2, 3, 4, 5, 6}, "dp", 150);
+  collector::ProcessSnapshot& process = job.node.processes[7];
+  for (const Loss loss : {Loss::kNoFreeCommunicatorSlot, Loss::kReservationFailed}) {
+    process.losses = {};
+    process.losses[static_cast<size_t>(loss)] = 1;
+    const std::vector<Finding> findings = Fresh(job);
+    ASSERT_THAT(findings, ElementsAre(IsKind(FindingKind::kHangElsewhere)));
+    EXPECT_THAT(findings[0].headline,
+                HasSubstr("and 1 of 8 ranks are not seen on this node, where not all communicators "
+                          "have room."));
+    EXPECT_THAT(findings[0].next, HasSubstr("NCCLExporterEventsDropped"));
+    EXPECT_EQ(Evidence(findings[0], "not seen on this node, where not all communicators have room"),
+              "rank 7 of dp");
+  }
+  process.identity = {{"SLURM_JOB_ID", "4713"}};
+  EXPECT_THAT(Fresh(job).at(0).headline, HasSubstr("never seen")) << "it is another job's";
+}
+
+TEST_F(HangTest, RanksOnOtherNodesAreNotPromisedWhereRoomIsLacking) {
+  HandMadeNode job(8);
+  job.AddCommunicator("dp", {0, 1, 2, 3, 4, 5, 6}, 16);
+  job.Start({0, 1, 2, 3, 4, 5, 6}, "dp", 150);
+  job.node.processes[7].losses[static_cast<size_t>(Loss::kNoFreeCommunicatorSlot)] = 1;
+  const Finding finding = Fresh(job).at(0);
+  EXPECT_THAT(finding.headline, HasSubstr("and 9 of 16 ranks are not seen on this node, where"));
+  EXPECT_THAT(finding.next, HasSubstr("on the other nodes of the job"));
+}
+
 TEST_F(HangTest, RanksThatDieWhenAHungJobIsEndedAreNotNamed) {
   Hangs hangs{Thresholds()};
   MissCall(150);

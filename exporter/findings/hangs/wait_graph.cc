@@ -41,7 +41,7 @@ GraphCommunicator CommunicatorOf(const CommunicatorOnNode& found, const HangMemo
         {.rank = {rank.process.get(), &rank.communicator}, .seen = &rank, .is_here = false});
     numbers.insert(number);
   }
-  communicator.may_be_cut = !cut.empty();
+  communicator.may_lack_room = found.may_lack_room;
   communicator.is_complete = found.key.ranks != 0 && numbers.size() >= found.key.ranks;
   return communicator;
 }

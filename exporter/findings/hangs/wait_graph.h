@@ -53,7 +53,7 @@ struct GraphCommunicator {
   collector::CommunicatorKey key;
   std::vector<GraphRank> ranks;  // by rank; absent ones last
   bool is_complete = false;      // all its ranks are known on this node
-  bool may_be_cut = false;       // the daemon has no room for all communicators of this node
+  bool may_lack_room = false;    // as in CommunicatorOnNode
   int64_t youngest_ns = 0;       // age of the latest start or completion of any of its ranks here
   bool is_still = false;         // no rank has started or completed anything for half the threshold
   // It is still, and all ranks with an operation in flight have gone on in other communicators: the

@@ -103,7 +103,6 @@ Labels RankInfoLabels(const collector::ProcessSnapshot& process,
   Labels labels;
   Append(labels, "gpu_uuid", communicator.gpu_uuid);
   Append(labels, "pci_bus_id", communicator.pci_bus_id);
-  AppendKnown(labels, "adapter", communicator.adapter);
   Append(labels, "local_rank", communicator.numbers.LocalText());
   Append(labels, "hostname", process.NodeName());
   Append(labels, "pid", std::to_string(process.pid));
@@ -117,6 +116,7 @@ Labels RankInfoLabels(const collector::ProcessSnapshot& process,
   const size_t room =
       kRankInfoLabelLimit - kAddedLater - CommunicatorLabels(process, communicator).size() - others;
   if (with_user_labels) std::ranges::move(of_user, std::back_inserter(labels));
+  if (labels.size() < room) AppendKnown(labels, "adapter", communicator.adapter);
   if (communicator.numbers.world_size != 0 && labels.size() < room)
     Append(labels, "world_size", std::to_string(communicator.numbers.world_size));
   for (const IdentityVariable& variable : kIdentityVariables) {

@@ -75,14 +75,17 @@ const showRank = (node, found) => (line, rank) => {
 // Ranks that are not here, in the form of those that are.
 const absentRanks = (comm, found) => {
   const here = new Set(comm.local_ranks.map((rank) => rank.rank));
-  const absent = new Map((comm.missing_ranks ?? []).map((rank) => [rank, { rank }]));
+  const absent = new Map();
+  for (const [list, standing] of [[comm.missing_ranks, 'missing'], [comm.no_room_ranks, 'no_room']]) {
+    for (const rank of list ?? []) absent.set(rank, { rank, standing });
+  }
   for (const { rank } of found.values()) absent.set(rank.rank, rank);
   return [...absent.values()].filter((rank) => !here.has(rank.rank));
 };
 const showAbsent = (line, rank, mine) => {
-  const cells = [rank.rank, standingWord(mine ? rank.standing : 'missing'), rank.gpu ?? unknown, rank.pid ?? unknown, rank.global_rank || unknown, rank.operation || unknown];
+  const cells = [rank.rank, standingWord(rank.standing), rank.gpu ?? unknown, rank.pid ?? unknown, rank.global_rank || unknown, rank.operation || unknown];
   while (cells.length < rankColumns.length) cells.push(unknown);
-  fillRow(line, cells, mine ? mine.className : 'warn');
+  fillRow(line, cells, mine ? mine.className : rank.standing === 'missing' ? 'warn' : 'waits');
 };
 
 export const communicatorDetails = () => {

@@ -11,7 +11,7 @@ export const kindWord = (kind) => kinds[kind] ?? kind.replaceAll('_', ' ');
 
 const standings = {
   waits: 'waits', missing_call: 'has not entered', other_call: 'is in another call', no_partner: 'has no partner call',
-  stopped: 'is stopped', killed: 'was killed', missing: 'is missing', late: 'is late',
+  stopped: 'is stopped', killed: 'was killed', missing: 'is missing', no_room: 'no room', late: 'is late',
 };
 export const standingWord = (standing) => standings[standing] ?? standing.replaceAll('_', ' ');
 
