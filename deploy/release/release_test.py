@@ -16,6 +16,7 @@ sys.path[:0] = ['deploy/tests', 'deploy/release']
 import architectures
 import archive
 import carried
+import gpu_kit
 import oci_image
 import packages
 import report
@@ -145,6 +146,14 @@ class Tree(unittest.TestCase):
         copied = {path for sources, _ in tree.COPIED for path in pathlib.Path('.').glob(sources)}
         for folder in ('deploy/slurm', 'deploy/systemd'):
             self.assertEqual(set(pathlib.Path(folder).iterdir()) - copied, set())
+
+
+class GpuKit(unittest.TestCase):
+    def test_has_its_scripts_and_its_page_and_no_test(self):
+        scripts = gpu_kit.scripts()
+        self.assertLessEqual({'measure', 'README.md', 'torch_job.py', 'parts/__init__.py', 'parts/right.py'}, set(map(str, scripts)))
+        self.assertEqual([name for name in map(str, scripts) if 'test' in name], [])
+        self.assertTrue(os.access(scripts[pathlib.Path('measure')], os.X_OK))
 
 
 class Archive(Scratch):

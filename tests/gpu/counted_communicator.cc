@@ -43,13 +43,7 @@ CountedCommunicator::CountedCommunicator(Gpu* gpu, ncclComm_t communicator, std:
 
 CountedCommunicator::CountedCommunicator(Gpu* gpu, const Bootstrap& bootstrap)
     : CountedCommunicator(gpu, nullptr, bootstrap.name, bootstrap.rank, bootstrap.ranks) {
-  ncclUniqueId id;
-  if (rank_ == 0) {
-    Require(ncclGetUniqueId(&id), "ncclGetUniqueId");
-    LeaveId(bootstrap.id_path, id);
-  } else {
-    id = AwaitId(bootstrap.id_path);
-  }
+  const ncclUniqueId id = MeetBy(bootstrap.id_path, rank_);
   ncclConfig_t config = Named(name_);
   Require(ncclCommInitRankConfig(&communicator_, ranks_, id, rank_, &config),
           "ncclCommInitRankConfig");

@@ -13,8 +13,6 @@ namespace {
 constexpr long kPollNs = 5'000'000;
 constexpr int kPolls = 60 * 200;
 
-}  // namespace
-
 void LeaveId(const std::string& path, const ncclUniqueId& id) {
   const std::string unfinished = path + ".part";
   FILE* file = fopen(unfinished.c_str(), "w");
@@ -35,6 +33,16 @@ ncclUniqueId AwaitId(const std::string& path) {
     nanosleep(&pause, nullptr);
   }
   Require(false, path.c_str());
+  return id;
+}
+
+}  // namespace
+
+ncclUniqueId MeetBy(const std::string& path, int rank) {
+  if (rank != 0) return AwaitId(path);
+  ncclUniqueId id;
+  Require(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  LeaveId(path, id);
   return id;
 }
 

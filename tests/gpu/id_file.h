@@ -8,10 +8,9 @@
 
 namespace nccl_exporter {
 
-// Appears as a whole.
-void LeaveId(const std::string& path, const ncclUniqueId& id);
-
-// Waits for it, for a minute at most: a rank 0 that takes longer has failed, and the process ends.
-ncclUniqueId AwaitId(const std::string& path);
+// Id of a new communicator. Rank 0 makes it and leaves it in the file, which appears as a whole.
+// The others wait for the file, for a minute at most: a rank 0 that takes longer has failed, and
+// the process ends.
+ncclUniqueId MeetBy(const std::string& path, int rank);
 
 }  // namespace nccl_exporter

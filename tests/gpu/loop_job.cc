@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job that runs one AllReduce after the other. One rank may stay away from the 20th until the
 // file `resume` appears, or be killed there; the others then abort when the file appears.
+#include <fcntl.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -44,14 +45,7 @@ class LoopRank {
  public:
   LoopRank(const LoopShape& shape, int rank)
       : shape_(shape), rank_(rank), gpu_(rank, shape.bytes), resume_(shape.directory + "/resume") {
-    ncclUniqueId id;
-    const std::string path = shape.directory + "/loop.id";
-    if (rank == 0) {
-      Require(ncclGetUniqueId(&id), "ncclGetUniqueId");
-      LeaveId(path, id);
-    } else {
-      id = AwaitId(path);
-    }
+    const ncclUniqueId id = MeetBy(shape.directory + "/loop.id", rank);
     Require(ncclCommInitRank(&communicator_, shape.ranks, id, rank), "ncclCommInitRank");
   }
 
@@ -68,7 +62,8 @@ class LoopRank {
 
  private:
   void Fail() const {
-    LeaveId(shape_.directory + "/fault", {});
+    const std::string path = shape_.directory + "/fault";
+    Require(creat(path.c_str(), 0600) >= 0, path.c_str());
     if (shape_.is_killed) raise(SIGKILL);
     while (access(resume_.c_str(), F_OK) != 0) Sleep(kPollNs);
   }
@@ -78,13 +73,15 @@ class LoopRank {
     Require(ncclAllReduce(gpu_.send(), gpu_.receive(), shape_.bytes / sizeof(float), ncclFloat32,
                           ncclSum, communicator_, gpu_.stream()),
             "ncclAllReduce");
-    while (cudaStreamQuery(gpu_.stream()) == cudaErrorNotReady) {
+    cudaError_t state = cudaErrorNotReady;
+    while ((state = cudaStreamQuery(gpu_.stream())) == cudaErrorNotReady) {
       if (shape_.is_killed && access(resume_.c_str(), F_OK) == 0) {
         Require(ncclCommAbort(communicator_), "ncclCommAbort");
         return false;
       }
       Sleep(kPollNs / 20);
     }
+    Require(state, "cudaStreamQuery");
     return true;
   }
 

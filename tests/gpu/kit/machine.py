@@ -67,14 +67,17 @@ class Daemon:
         self.process = subprocess.Popen([program, f'--web.listen-address={self.address}', f'--segment.dir={segments}', '--segment.retention=24h',
                                          '--findings.socket=', '--log.level=warn'])
         deadline = time.monotonic() + 20
-        while True:
-            try:
-                return self.get('/-/ready') and None
-            except OSError as problem:
-                if self.process.poll() is not None or time.monotonic() > deadline:
-                    self.stop()
-                    raise Failed(f'the daemon does not start: {problem}')
-                time.sleep(0.05)
+        while not self.is_ready():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise Failed('the daemon does not start')
+            time.sleep(0.05)
+
+    def is_ready(self):
+        try:
+            return bool(self.get('/-/ready'))
+        except OSError:
+            return False
 
     def get(self, path):
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -111,7 +114,8 @@ class Machine:
         """Variables of the programs. Plugins are named by their file, which NCCL finds by the loader: NCCL 2.27.3 takes no path."""
         folders = [path.parent for path in (self.plugin, self.empty, *self.others.values())]
         folders += [pathlib.Path(path).parent for path in self.libraries.values() if path]
-        made = dict(os.environ, NCCL_DEBUG=os.environ.get('NCCL_DEBUG', 'WARN'), NCCL_ALLGATHERV_ENABLE='0', NCCL_PROFILER_PLUGIN='none')
+        made = {name: value for name, value in os.environ.items() if not name.startswith('NCCL_EXPORTER_') and name != 'CUDA_DEVICE_MAX_CONNECTIONS'}
+        made.update(NCCL_DEBUG=os.environ.get('NCCL_DEBUG', 'WARN'), NCCL_ALLGATHERV_ENABLE='0', NCCL_PROFILER_PLUGIN='none')
         made['LD_LIBRARY_PATH'] = ':'.join([*dict.fromkeys(map(str, folders)), *filter(None, [os.environ.get('LD_LIBRARY_PATH')])])
         made.update({f'GPU_KIT_{name}': path for name, path in self.libraries.items()})
         made.update(variables)

@@ -135,9 +135,10 @@ class Overlap(unittest.TestCase):
         self.assertEqual(not_met(lines), [])
         self.assertEqual(not_met(overlap.judge(overlaps({'none': 125, overlap.KERNEL_EVENTS: 190}))), ['kernel events'])
 
-    def test_nothing_is_judged_where_nothing_overlaps(self):
-        line, = overlap.judge(overlaps({'none': 219, overlap.KERNEL_EVENTS: 220}))
-        self.assertIsNone(line['met'])
+    def test_nothing_is_judged_where_nothing_overlaps_or_times_are_impossible(self):
+        for without, step in ((219, 220), (125, 400), (60, 125)):
+            line, = overlap.judge(overlaps({'none': without, overlap.KERNEL_EVENTS: step}))
+            self.assertIsNone(line['met'], line)
 
 
 def kernels(seconds, offset_ns, drift_ppm=0, delivery_ns=200000):

@@ -25,13 +25,7 @@ class BlockRunner {
  public:
   BlockRunner(const RankPlacement& placement, const std::string& meeting_path, size_t largest_bytes)
       : gpu_(placement.rank, largest_bytes) {
-    ncclUniqueId id;
-    if (placement.rank == 0) {
-      Require(ncclGetUniqueId(&id), "ncclGetUniqueId");
-      LeaveId(meeting_path, id);
-    } else {
-      id = AwaitId(meeting_path);
-    }
+    const ncclUniqueId id = MeetBy(meeting_path, placement.rank);
     Require(ncclCommInitRank(&communicator_, placement.ranks, id, placement.rank),
             "ncclCommInitRank");
   }

@@ -122,7 +122,7 @@ def run_torch(machine, folder, ranks):
             own = dict(machine.with_plugin(folder), RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks['ranks']),
                        LOCAL_WORLD_SIZE=str(ranks['ranks']), MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port))
             if not ranks['one_host']:
-                own.update(NCCL_HOSTID=f'host-{rank}', NCCL_SOCKET_IFNAME='lo', NCCL_NET='Socket')
+                own.update(NCCL_HOSTID=f'host-{rank}', NCCL_SOCKET_IFNAME='lo', NCCL_NET='Socket', NCCL_MNNVL_ENABLE='0')
             processes.append(subprocess.Popen([sys.executable, str(machine.kit / 'torch_job.py')], env=machine.environment(**own), stdout=subprocess.PIPE,
                                               universal_newlines=True))
         outputs = [process.communicate(timeout=machine.seconds(JOB_SECONDS))[0] for process in processes]
@@ -133,10 +133,9 @@ def run_torch(machine, folder, ranks):
             for key, value in list(objects(output.splitlines()))[-1]['counts'].items():
                 counted[key] = counted.get(key, 0) + value
         found = {}
-        for name, labels, value in daemon.samples():
-            if name in COUNTED[1:] and value:
-                function = labels.get('collective') or name.split('_')[2].capitalize()
-                key = f'{function} {"bytes" if "bytes" in name else "operations"}'
+        for (name, _, function, _), value in served(daemon.samples(), named=False).items():
+            if name != COUNTED[0]:
+                key = f'{function} {name.split("_")[-2]}'
                 found[key] = found.get(key, 0) + int(value)
     return {'counted': counted, 'served': found, 'differences': sum(counted.get(key) != found.get(key) for key in set(counted) | set(found))}
 
@@ -152,9 +151,9 @@ def measure(machine, data, save):
         with machine.folder() as folder:
             data['jobs'].append(run_job(machine, folder, options, kernel_timing))
         save()
-    torch = subprocess.run([sys.executable, '-c', 'import torch'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
-    if torch.returncode != 0:
-        data['torch'] = {'skipped': torch.stderr.strip().splitlines()[-1]}
+    found, version = facts.torch_version(machine)
+    if not found:
+        data['torch'] = {'skipped': version}
         return
     with machine.folder() as folder:
         try:
