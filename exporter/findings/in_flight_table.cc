@@ -18,7 +18,8 @@ namespace {
 
 // Limits that keep a line within 120 columns.
 constexpr size_t kNameLimitBytes = 36;
-constexpr size_t kJobLimitBytes = 16;
+constexpr size_t kNameAndJobLimitBytes = 54;
+constexpr size_t kLeastOfJobBytes = 16;
 constexpr size_t kTableColumns = 118;
 
 // Findings that are listed; the page and --json have all of them.
@@ -69,7 +70,9 @@ void AddCommunicator(const CommunicatorOnNode& communicator, int64_t now_ns,
   AppendQuoted(ValidUtf8(any.communicator->name, kNameLimitBytes), name);
   const std::string job = any.process->JobName();
   std::string job_text;
-  if (!job.empty()) AppendQuoted(ValidUtf8(job, kJobLimitBytes), job_text);
+  const size_t job_limit_bytes =
+      kNameAndJobLimitBytes - std::min(name.size(), kNameAndJobLimitBytes - kLeastOfJobBytes);
+  if (!job.empty()) AppendQuoted(ValidUtf8(job, job_limit_bytes), job_text);
   const uint64_t ranks = any.communicator->ranks;
   Line(out, "communicator {:016x} {}{}{}: {} of {} ranks here", any.communicator->id, name,
        job.empty() ? "" : " of job ", job_text, communicator.ranks.size(),

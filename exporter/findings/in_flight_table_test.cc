@@ -166,6 +166,12 @@ TEST_F(InFlightTableTest, JobsWithTheSameCommunicatorIdAreKeptApart) {
   EXPECT_THAT(Text(), HasSubstr("communicator 0000000000000abc \"world\": 3 of 4 ranks here\n"));
 }
 
+TEST_F(InFlightTableTest, AJobHasTheRoomThatTheNameLeaves) {
+  const std::string job = "research/pretrain-70b-2026-11-continued-4";
+  for (auto& process : node_.processes) process.identity = {{"SLURM_JOB_ID", job}};
+  EXPECT_THAT(Text(), HasSubstr("\"world\" of job \"" + job + "\": 4 of 4 ranks here\n"));
+}
+
 TEST_F(InFlightTableTest, LeavesOutWhatIsFinalizedOrHasNoIdentity) {
   Of(0).is_closed = true;
   Of(1).has_identity = false;

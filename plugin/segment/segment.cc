@@ -101,7 +101,8 @@ bool Segment::TrustsDirectory() {
   struct stat directory {
   }, parent{};
   const int parent_directory = openat(directory_, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-  const bool is_seen = ReadStatus(directory_, &directory) && ReadStatus(parent_directory, &parent);
+  const bool is_seen = parent_directory >= 0 && ReadStatus(directory_, &directory) &&
+                       ReadStatus(parent_directory, &parent);
   if (!is_seen) Fail("cannot see segment directory", path_);
   if (parent_directory >= 0) close(parent_directory);
   if (!is_seen) return false;

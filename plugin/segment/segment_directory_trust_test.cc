@@ -104,6 +104,13 @@ TEST_F(SegmentDirectoryTrust, RefusesADirectoryWhereOthersMayRemoveFiles) {
   EXPECT_TRUE(JobCreates()) << "shared with its group by the user itself: " << said_;
 }
 
+TEST_F(SegmentDirectoryTrust, SaysThatADirectoryIsClosedToTheJob) {
+  Give(parent_, 0, 0755);
+  Give(shared_, 0, 0);
+  EXPECT_FALSE(JobCreates());
+  EXPECT_TRUE(Says("Permission denied")) << said_;
+}
+
 // The directory of a pod, as the kubelet makes it.
 TEST_F(SegmentDirectoryTrust, UsesAMountPointOfRootsWithoutTheStickyBit) {
   const bool is_alone =
