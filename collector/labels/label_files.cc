@@ -63,16 +63,16 @@ std::set<std::string> NamesIn(const std::string& directory) {
 
 LabelFiles::LabelFiles(std::string directory) : directory_(std::move(directory)) {}
 
-std::optional<std::map<std::string, FileStamp>> LabelFiles::List() {
+std::optional<std::map<std::string, LabelFiles::Sight>> LabelFiles::List() {
   struct stat status {};
   directory_uid_ = ::stat(directory_.c_str(), &status) == 0 ? status.st_uid : 0;
   try {
-    std::map<std::string, FileStamp> stamps;
+    std::map<std::string, Sight> sights;
     for (const std::string& name : NamesIn(directory_)) {
-      if (::stat((directory_ + '/' + name).c_str(), &status) == 0) stamps.emplace(name, status);
+      if (::stat((directory_ + '/' + name).c_str(), &status) == 0) sights.emplace(name, status);
     }
     fault_.clear();
-    return stamps;
+    return sights;
   } catch (const std::exception& wrong) {
     if (fault_ != wrong.what()) Refuse(directory_, directory_uid_, fault_ = wrong.what());
     return std::nullopt;
@@ -83,18 +83,16 @@ void LabelFiles::Refuse(const std::string& path, uint64_t uid, const std::string
   errors_.Add(SegmentError::kBadLabels, uid, path, why);
 }
 
-void LabelFiles::Read(const std::string& name, const FileStamp& stamp) {
+void LabelFiles::Read(const std::string& name, const Sight& sight) {
   const std::string path = directory_ + '/' + name;
-  struct stat status {};
-  File& file = files_.try_emplace(name, File{.stamp = stamp}).first->second;
-  file.stamp = stamp;
-  file.uid = ::stat(path.c_str(), &status) == 0 ? status.st_uid : 0;
+  File& file = files_.try_emplace(name, File{.sight = sight}).first->second;
+  file.sight = sight;
   try {
     file.rules = ParseLabelRules(ContentOf(path));
     file.is_wrong = false;
   } catch (const std::exception& wrong) {
     file.is_wrong = true;
-    Refuse(path, file.uid, wrong.what());
+    Refuse(path, sight.uid, wrong.what());
   }
 }
 
@@ -109,13 +107,13 @@ void LabelFiles::AddTo(NodeSnapshot& snapshot) {
   if (directory_.empty()) return;
   errors_.SetNow(snapshot.taken_realtime_ns);
   SegmentErrorCounts::Present present;
-  if (const auto stamps = List()) {
+  if (const auto sights = List()) {
     bool has_changed =
-        std::erase_if(files_, [&](const auto& file) { return !stamps->contains(file.first); }) != 0;
-    for (const auto& [name, stamp] : *stamps) {
+        std::erase_if(files_, [&](const auto& file) { return !sights->contains(file.first); }) != 0;
+    for (const auto& [name, sight] : *sights) {
       const auto known = files_.find(name);
-      if (known != files_.end() && known->second.stamp == stamp) continue;
-      Read(name, stamp);
+      if (known != files_.end() && known->second.sight == sight) continue;
+      Read(name, sight);
       has_changed = true;
     }
     if (has_changed) Merge();
@@ -123,7 +121,7 @@ void LabelFiles::AddTo(NodeSnapshot& snapshot) {
     present[{directory_uid_, SegmentError::kBadLabels}] = 1;
   }
   for (const auto& [name, file] : files_) {
-    if (file.is_wrong) ++present[{file.uid, SegmentError::kBadLabels}];
+    if (file.is_wrong) ++present[{file.sight.uid, SegmentError::kBadLabels}];
   }
   for (SegmentTrouble& trouble : errors_.Troubles(present))
     snapshot.segment_troubles.push_back(std::move(trouble));

@@ -34,16 +34,26 @@ class LabelFiles {
   void AddTo(NodeSnapshot& snapshot);
 
  private:
-  struct File {
+  // Signs of a change. The clock of `stamp` has steps of some milliseconds.
+  struct Sight {
     FileStamp stamp;
+    FileKey key;
+    mode_t mode;
+    uint64_t uid;
+
+    explicit Sight(const struct stat& status)
+        : stamp(status), key(KeyOf(status)), mode(status.st_mode), uid(status.st_uid) {}
+    bool operator==(const Sight&) const = default;
+  };
+  struct File {
+    Sight sight;
     LabelRules rules = {};
     bool is_wrong = false;
-    uint64_t uid = 0;
   };
 
   // Nothing if the directory is wrong: that is counted then.
-  std::optional<std::map<std::string, FileStamp>> List();
-  void Read(const std::string& name, const FileStamp& stamp);
+  std::optional<std::map<std::string, Sight>> List();
+  void Read(const std::string& name, const Sight& sight);
   void Refuse(const std::string& path, uint64_t uid, const std::string& why);
   void Merge();
 
