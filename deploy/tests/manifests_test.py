@@ -216,7 +216,7 @@ class Manifests(unittest.TestCase):
                 self.assertEqual(daemon[probe]['httpGet'], {'path': path, 'port': 'health'} | ({'host': host} if host else {}))
 
     def test_the_daemons_have_room_for_all_that_they_may_hold(self):
-        """147 MB, as docs/scaling.md has it."""
+        """Some 240 MiB, as SECURITY.md has it."""
         for pod in pods([thing for name in ('node', 'sidecar') for thing in base(name)]):
             daemon = next(c for c in pod['initContainers'] + pod['containers'] if c['name'] == 'nccl-exporter')
             self.assertEqual(daemon['resources']['limits'], {'memory': '256Mi'})
