@@ -15,6 +15,7 @@
 #include "collector/arrivals/arrival_observer.h"
 #include "collector/gpu_numbers.h"
 #include "collector/host/host_reader.h"
+#include "collector/labels/label_files.h"
 #include "collector/segments/segment_table.h"
 #include "collector/trace/operation_recorder.h"
 
@@ -48,6 +49,7 @@ Collector::Collector(CollectorOptions options, Clock clock)
                                             options.splits_durations)),
       arrivals_(std::make_unique<ArrivalObserver>()),
       host_(std::make_unique<HostReader>()),
+      labels_(std::make_unique<LabelFiles>(std::move(options.label_directory))),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!stop_.is_open()) throw std::system_error(errno, std::generic_category(), "eventfd");
 }
@@ -91,6 +93,7 @@ std::shared_ptr<NodeSnapshot> Collector::SnapshotOf(SegmentLooks looks, const Mo
   arrivals_->AddTo(*snapshot);
   NumberGpus(*snapshot);
   host_->AddTo(*snapshot, now.monotonic_ns);
+  labels_->AddTo(*snapshot);
   return snapshot;
 }
 

@@ -27,10 +27,12 @@ struct CollectorOptions {
   std::chrono::nanoseconds retention = std::chrono::minutes(5);
   // Whether snapshots have the durations by size: see ReadTerms.
   bool splits_durations = false;
+  std::string label_directory = {};  // see LabelFiles
 };
 
 class ArrivalObserver;
 class HostReader;
+class LabelFiles;
 class SegmentTable;
 
 class Collector {
@@ -73,11 +75,12 @@ class Collector {
   void Run();
 
   const Clock clock_;
-  std::mutex mutex_;  // guards what table_, arrivals_ and host_ point to, and has_thread_
+  std::mutex mutex_;  // guards what table_, arrivals_, host_ and labels_ point to, and has_thread_
   bool has_thread_ = false;
   const std::unique_ptr<SegmentTable> table_;
   const std::unique_ptr<ArrivalObserver> arrivals_;
   const std::unique_ptr<HostReader> host_;
+  const std::unique_ptr<LabelFiles> labels_;
   const FileDescriptor stop_;  // eventfd: readable when the thread shall end
   std::thread thread_;
 };

@@ -248,6 +248,8 @@ struct ProcessSnapshot {
   int64_t start_monotonic_ns = 0;  // by CLOCK_MONOTONIC of the reader
   // Environment variables, name and value.
   std::vector<std::pair<std::string, std::string>> identity;
+  // Labels that the site gives to it, name and value: collector/labels.
+  std::vector<std::pair<std::string, std::string>> site_labels;
   RankNumbers numbers;              // of the communicator that was made last
   std::optional<HostSignals> host;  // of a living process that was looked at
   // Id of the first communicator of more than one rank; 0: there is none, or not known. In a

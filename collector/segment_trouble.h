@@ -13,7 +13,8 @@
 
 namespace nccl_exporter::collector {
 
-// Why a file in a segment directory could not be used. Append only: each is a label value `reason`.
+// Why a file in a segment directory, or one of labels, could not be used. Append only: each is a
+// label value `reason`.
 enum class SegmentError : uint8_t {
   kOpenFailed,
   kNotARegularFile,
@@ -28,6 +29,7 @@ enum class SegmentError : uint8_t {
   kTooManySegments,
   kLockLost,
   kForeignClock,
+  kBadLabels,
   kCount
 };
 inline constexpr CodeTable<SegmentError> kSegmentErrors{{
@@ -48,10 +50,11 @@ inline constexpr CodeTable<SegmentError> kSegmentErrors{{
      "the directory could not be listed"},
     {SegmentError::kTooManySegments, "too_many_segments",
      "no room for more files, directories, communicators or slots"},
-    {SegmentError::kLockLost, "lock_lost",
-     "not locked any more, while its process goes on"},
+    {SegmentError::kLockLost, "lock_lost", "not locked any more, while its process goes on"},
     {SegmentError::kForeignClock, "foreign_clock",
      "its times are in the future, as in a time namespace that the daemon does not see"},
+    {SegmentError::kBadLabels, "bad_labels",
+     "a file of labels, or their directory, is wrong; the labels of before stay"},
 }};
 static_assert(IsInOrder(kSegmentErrors));
 constexpr std::string_view NameOf(SegmentError error) { return RowIn(kSegmentErrors, error).name; }

@@ -197,7 +197,8 @@ std::string ServeUntilSignal(const Options& options) {
   if (!error.empty()) return error;
   collector::Collector collector({.directories = options.segment_dirs,
                                   .retention = options.retention,
-                                  .splits_durations = options.metrics.splits_durations()});
+                                  .splits_durations = options.metrics.splits_durations(),
+                                  .label_directory = options.label_directory});
   Ledger ledger(LedgerTimesOf(options, thresholds));
   BookSource books([&] { return BookNow(collector, ledger); }, false);
   AnswerBudget budget;

@@ -47,11 +47,11 @@ struct UserLabel {
 };
 
 // Prometheus' syntax; not one of its own, nor one that has a meaning here.
-constexpr bool IsUserLabelName(std::string_view name) {
+constexpr bool IsUserLabelName(std::string_view name, size_t limit_bytes = kUserLabelNameBytes) {
   const auto is_letter = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
   };
-  return !name.empty() && name.size() <= kUserLabelNameBytes && is_letter(name.front()) &&
+  return !name.empty() && name.size() <= limit_bytes && is_letter(name.front()) &&
          !name.starts_with("__") &&
          std::ranges::all_of(name,
                              [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); }) &&

@@ -34,7 +34,10 @@ void ProcessReader::Survey(bool counts_verbs, int64_t monotonic_ns) {
   throttling_file_ = of_v2 ? ThrottlingFile(cgroups_, *of_v2) : "";
   if (throttling_file_.empty() && of_v1)
     throttling_file_ = ThrottlingFile(cgroups_ + "/cpu", *of_v1);
-  pressure_file_ = of_v2 ? cgroups_ + *of_v2 + "/memory.pressure" : "";
+  // Beside v1, as systemd mounts both.
+  const std::string unified = cgroups_ + "/unified";
+  const std::string& v2 = ::access(unified.c_str(), F_OK) == 0 ? unified : cgroups_;
+  pressure_file_ = of_v2 ? v2 + *of_v2 + "/memory.pressure" : "";
   if (!counts_verbs) {
     signals_.verbs_devices.reset();
   } else if (signals_.verbs_devices.value_or(0) == 0) {

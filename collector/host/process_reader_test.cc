@@ -107,6 +107,15 @@ TEST_F(ProcessReaderTest, CountsMajorFaultsAndTheCgroup) {
   EXPECT_EQ(reader.signals().memory_stall_ns, std::nullopt);
 }
 
+TEST_F(ProcessReaderTest, FindsTheCgroupsOfV2BesideThoseOfV1) {
+  Write("proc/4711/cgroup", "4:memory:/other\n0::/job\n");
+  Write("sys/fs/cgroup/unified/job/memory.pressure", "some avg10=0.00 total=5\n");
+  ProcessReader reader = Reader();
+  reader.Survey(false, 0);
+  reader.Read();
+  EXPECT_EQ(reader.signals().memory_stall_ns, 5000u);
+}
+
 // Absent, and not 0: hidepid, another PID namespace, or a kernel that does not count.
 TEST_F(ProcessReaderTest, SaysNothingOfWhatItCannotRead) {
   ProcessReader reader = Reader();

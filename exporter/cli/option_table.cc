@@ -176,6 +176,10 @@ constexpr std::array<OptionRow, 19> kOptions{{
      "How long the metrics of an ended process or communicator are still served: seconds, or a "
      "duration like 1h30m.",
      FlagTakes::kValue, StoreDuration<&Options::retention>},
+    {"--labels.dir", "",
+     "Directory of files with labels of the site for jobs, pods, users, GPUs or nodes. Its files "
+     "*.json are read when they change.",
+     FlagTakes::kValue, StoreChecked<&Options::label_directory, IsNotEmpty>},
     {"--findings.config", "",
      "File of thresholds of the findings, as generate-rules writes it beside the rules. Without "
      "it, the shipped ones.",

@@ -30,6 +30,7 @@ struct Options {
   bool serves_traces = false;
   std::vector<std::string> segment_dirs;
   std::chrono::nanoseconds retention{};
+  std::string label_directory;  // empty: none
   std::string findings_config;  // file of thresholds; empty: the shipped ones
   double findings_time_scale = 1;
   std::string findings_socket;  // empty: none

@@ -147,6 +147,8 @@ struct Finding {
   std::vector<std::pair<std::string, double>> numbers = {};
   // Things to save before the job is killed, and commands for that, which any shell may run.
   std::vector<std::pair<std::string, std::string>> collect = {};
+  // Labels of the site for the job, name and value.
+  std::vector<std::pair<std::string, std::string>> labels = {};
 };
 
 }  // namespace nccl_exporter::exporter

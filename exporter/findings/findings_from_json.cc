@@ -128,6 +128,9 @@ Finding FindingOf(const Json& from) {
   const Json numbers = from.value("numbers", Json::object());
   for (const auto& [name, number] : numbers.items())
     finding.numbers.emplace_back(PrintablePath(name), number.get<double>());
+  const Json labels = from.value("labels", Json::object());
+  for (const auto& [name, value] : labels.items())
+    finding.labels.emplace_back(PrintablePath(name), PrintablePath(value.get<std::string>()));
   for (const Json& line : from.value("collect", Json::array()))
     finding.collect.emplace_back(Text(line, "what"), Text(line, "command"));
   return finding;

@@ -62,8 +62,10 @@ TEST(FindingsFromJsonTest, ReadsIdNumbersAndCollectWhichOlderDaemonsLack) {
   answer["findings"][0]["id"] = "0123456789abcdef";
   answer["findings"][0]["numbers"] = {{"lost_gpus", 2.5}};
   answer["findings"][0]["collect"] = {{{"what", "stack"}, {"command", "py-spy dump --pid 7"}}};
+  answer["findings"][0]["labels"] = {{"team", "speech"}};
   const ReceivedFindings received = Read(answer.dump());
   const Finding& finding = received.judgement.findings.at(0);
+  EXPECT_THAT(finding.labels, testing::ElementsAre(testing::Pair("team", "speech")));
   EXPECT_EQ(finding.id, "0123456789abcdef");
   EXPECT_THAT(finding.numbers, testing::ElementsAre(testing::Pair("lost_gpus", 2.5)));
   EXPECT_THAT(finding.collect, testing::ElementsAre(testing::Pair("stack", "py-spy dump --pid 7")));

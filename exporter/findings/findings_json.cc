@@ -44,6 +44,8 @@ Json FindingJson(const Finding& finding) {
     evidence.push_back({{"name", name}, {"value", value}});
   Json numbers = Json::object(), collect = Json::array();
   for (const auto& [name, number] : finding.numbers) numbers[name] = RoundedJson(number);
+  Json labels = Json::object();
+  for (const auto& [name, value] : finding.labels) labels[name] = PrintablePath(value);
   for (const auto& [what, command] : finding.collect)
     collect.push_back({{"what", what}, {"command", command}});
   const std::optional<collector::CommunicatorKey>& of = finding.communicator;
@@ -59,6 +61,7 @@ Json FindingJson(const Finding& finding) {
           {"slurm_job_id", job_name},
           {"namespace", PrintablePath(of ? of->name_space : finding.name_space)},
           {"job", finding.job},
+          {"labels", std::move(labels)},
           {"since", TimeJson(finding.since_realtime_ns)},
           {"headline", finding.headline},
           {"cost", finding.cost},

@@ -22,7 +22,7 @@ nlohmann::ordered_json TimeJson(int64_t realtime_ns);
 
 // Version of the contract, docs/findings.schema.json: the minor grows with each name or kind that
 // is added.
-inline constexpr std::string_view kFindingsSchema = "1.0";
+inline constexpr std::string_view kFindingsSchema = "1.1";
 
 // An array of findings, the worst first.
 nlohmann::ordered_json FindingsJson(const Judgement& judgement);

@@ -13,6 +13,8 @@
 namespace nccl_exporter::exporter {
 namespace {
 
+using SiteLabels = decltype(Finding::labels);
+
 // A thread that wakes up late once has less than a step until the next time.
 constexpr double kLeastOfStep = 0.9;
 
@@ -60,6 +62,17 @@ uint64_t TakeTurns(std::vector<Finding>& findings) {
   const uint64_t left_out = findings.size() - ordered.size();
   findings = std::move(ordered);
   return left_out;
+}
+
+// Those of a process of the finding's job.
+SiteLabels LabelsOf(const Finding& finding, const collector::NodeSnapshot& node) {
+  const auto& of = finding.communicator;
+  const auto process = std::ranges::find_if(node.processes, [&](const auto& candidate) {
+    return candidate.uid == finding.uid &&
+           candidate.JobName() == (of ? of->job : finding.job_name) &&
+           candidate.Identity("POD_NAMESPACE") == (of ? of->name_space : finding.name_space);
+  });
+  return process == node.processes.end() ? SiteLabels() : process->site_labels;
 }
 
 }  // namespace
@@ -116,7 +129,10 @@ Judgement NodeJudge::Judge(const collector::NodeSnapshot& node) const {
   RemoveExplained(judgement.findings, others);
   std::ranges::move(others, std::back_inserter(judgement.findings));
   judgement.left_out = TakeTurns(judgement.findings);
-  for (Finding& finding : judgement.findings) finding.id = ids_.IdOf(finding);
+  for (Finding& finding : judgement.findings) {
+    finding.id = ids_.IdOf(finding);
+    finding.labels = LabelsOf(finding, node);
+  }
   return judgement;
 }
 

@@ -45,6 +45,18 @@ TEST(NodeJudgeTest, AHangWithItsCulpritComesBeforeOneWhoseCulpritIsElsewhere) {
   EXPECT_EQ(findings[1].kind, FindingKind::kHangElsewhere);
 }
 
+TEST(NodeJudgeTest, AFindingHasTheSitesLabelsOfItsJob) {
+  HandMadeNode jobs(2);
+  jobs.AddCommunicator("here", {0, 1});
+  jobs.Start(0, "here", 300);
+  jobs.AddProcess(0, "4713");
+  for (collector::ProcessSnapshot& process : jobs.node.processes)
+    process.site_labels = {{"team", process.JobName() == "4713" ? "vision" : "speech"}};
+  const auto json = FindingsJson(NodeJudge().Judge(jobs.node));
+  ASSERT_EQ(json.size(), 1u);
+  EXPECT_EQ(json[0]["labels"], nlohmann::ordered_json({{"team", "speech"}}));
+}
+
 // Regression: a finding held as many ranks as a user forged.
 TEST(NodeJudgeTest, AFindingHoldsTheFirstRanksAndCountsAll) {
   constexpr size_t kRanks = 200, kListed = 64;

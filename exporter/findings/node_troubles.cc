@@ -29,6 +29,8 @@ std::string_view Advice(collector::SegmentError error) {
       return "Nothing is lost. The job should not close descriptors that it did not open.";
     case collector::SegmentError::kForeignClock:
       return "Let the daemon see the process: hostPID in Kubernetes. Then it knows the clock.";
+    case collector::SegmentError::kBadLabels:
+      return "Mend it, and rename it into place.";
     case collector::SegmentError::kBadGeometry:
     case collector::SegmentError::kTruncated:
     case collector::SegmentError::kReadFailed:
@@ -63,7 +65,8 @@ std::vector<Finding> UnusableSegments(const collector::NodeSnapshot& node) {
         fmt::format("{} of user {} {} since {}: {}{}.", PrintablePath(trouble.file),
                     trouble.file_uid, is_followed ? "is followed with a fault" : "cannot be used",
                     ClockText(trouble.realtime_ns), row.meaning, detail);
-    finding.cost = is_followed ? "" : "processes of this user may not be monitored";
+    const bool is_of_labels = trouble.error == collector::SegmentError::kBadLabels;
+    finding.cost = is_followed || is_of_labels ? "" : "processes of this user may not be monitored";
     finding.evidence = {
         {"reason", std::string(row.name)},
         {"files and directories with this fault now", fmt::format("{}", trouble.present)}};

@@ -4,6 +4,7 @@ ROOMS = [
     "collector",
     "collector/arrivals",
     "collector/host",
+    "collector/labels",
     "collector/reader",
     "collector/segments",
     "collector/testing",

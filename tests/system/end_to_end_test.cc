@@ -6,6 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 namespace nccl_exporter {
 namespace {
 
@@ -110,6 +113,31 @@ TEST_F(EndToEnd, ExportsTheLabelsThatAJobAsksFor) {
        {"nccl_rank_info", "nccl_collective_operations_total", "nccl_process_alive"}) {
     EXPECT_FALSE(labelled.Find(family, wanted).empty()) << family;
     EXPECT_EQ(labelled.Find(family, wanted).size(), labelled.Find(family, {}).size()) << family;
+  }
+}
+
+// --- Labels of the site
+
+TEST_F(EndToEnd, AThousandReloadsOfTheSitesLabelsLoseNoSeries) {
+  const std::string directory = segments_.path() + "/labels.d";
+  std::filesystem::create_directory(directory);
+  Daemon daemon(segments_.path(), {"--labels.dir", directory});
+  RunJob({"--steps", "2", "--ranks-per-node", "2"}, {{"SLURM_JOB_ID", "4711"}});
+  const auto families = {"nccl_rank_info", "nccl_collective_operations_total",
+                         "nccl_process_alive"};
+  const Exposition before = daemon.Scrape();
+  for (int reload = 0; reload < 1000; ++reload) {
+    const std::string team = std::to_string(reload);
+    std::ofstream(directory + "/.new")
+        << R"({"match": {"slurm_job_id": 4711}, "labels": {"team": ")" << team << "\"}}";
+    std::filesystem::rename(directory + "/.new", directory + "/jobs.json");
+    if (reload % 10 != 0) continue;
+    const Exposition scrape = daemon.Scrape();
+    for (const char* family : families) {
+      ASSERT_FALSE(before.Find(family, {}).empty()) << family;
+      ASSERT_EQ(scrape.Find(family, {{"team", team}}).size(), before.Find(family, {}).size())
+          << family << " after reload " << reload;
+    }
   }
 }
 

@@ -34,6 +34,7 @@ struct LabelCache::CommunicatorEntry {
   decltype(Copy(PartsOf(std::declval<const collector::CommunicatorSnapshot&>()))) parts;
   CommunicatorLabelSets sets;
   uint64_t used_in_sweep = 0;
+  bool is_paid = false;  // its user's budget has borne it, with other labels of the site
 
   bool is_complete() const {
     return sets.series && sets.communicator_info && sets.rank_info && sets.rank_names;
@@ -42,6 +43,7 @@ struct LabelCache::CommunicatorEntry {
 
 struct LabelCache::ProcessEntry {
   decltype(Copy(PartsOf(std::declval<const collector::ProcessSnapshot&>()))) parts;
+  decltype(collector::ProcessSnapshot::site_labels) site_labels;
   SharedLabels process;
   SharedLabels others;
   std::map<uint32_t, CommunicatorEntry> communicators;  // by slot
@@ -73,19 +75,21 @@ const CommunicatorLabelSets& LabelCache::Of(const collector::ProcessSnapshot& pr
     const uint64_t uid = process.uid;
     CommunicatorEntry entry{.parts = PartsOf(communicator), .sets = {}};
     if (is_here) entry.sets = place->second.sets;
+    entry.is_paid = is_here && place->second.is_paid;
     auto& [series, communicator_info, rank_info, rank_names] = entry.sets;
     if (!series)
       series = Intern(WithUserLabels(CommunicatorLabels(process, communicator), process), uid,
-                      series_budget_);
+                      series_budget_, entry.is_paid);
     // Without series there are no others.
     if (series && !communicator_info)
-      communicator_info = Intern(CommunicatorInfoLabels(communicator), uid, info_budget_);
+      communicator_info =
+          Intern(CommunicatorInfoLabels(communicator), uid, info_budget_, entry.is_paid);
     if (series && !rank_info)
       rank_info =
           Intern(RankInfoLabels(process, communicator, !filter_.has_user_labels_everywhere()), uid,
-                 info_budget_);
+                 info_budget_, entry.is_paid);
     if (series && !rank_names)
-      rank_names = Intern(RankNameLabels(process, communicator), uid, info_budget_);
+      rank_names = Intern(RankNameLabels(process, communicator), uid, info_budget_, entry.is_paid);
     place = communicators.insert_or_assign(communicator.slot, std::move(entry)).first;
   }
   place->second.used_in_sweep = sweep_;
@@ -101,23 +105,37 @@ const SharedLabels& LabelCache::OfOthers(const collector::ProcessSnapshot& proce
 }
 
 LabelCache::ProcessEntry& LabelCache::EntryOf(const collector::ProcessSnapshot& process) {
+  const auto make = [&](SharedLabels& set, Labels (*labels_of)(const collector::ProcessSnapshot&),
+                        bool is_paid) {
+    set = Intern(WithUserLabels(labels_of(process), process), process.uid, series_budget_, is_paid);
+  };
   const auto fill = [&](ProcessEntry& entry) {
-    const auto make = [&](SharedLabels& set,
-                          Labels (*labels_of)(const collector::ProcessSnapshot&)) {
-      if (!set)
-        set = Intern(WithUserLabels(labels_of(process), process), process.uid, series_budget_);
-    };
-    make(entry.process, ProcessLabels);
-    make(entry.others, OtherCommunicatorLabels);
+    if (!entry.process) make(entry.process, ProcessLabels, false);
+    if (!entry.others) make(entry.others, OtherCommunicatorLabels, false);
   };
   auto place = processes_.find(process.file);
   if (place == processes_.end() || place->second.parts != PartsOf(process)) {
     has_replaced_ |= place != processes_.end();
-    ProcessEntry entry{.parts = PartsOf(process), .process = {}, .others = {}, .communicators = {}};
+    ProcessEntry entry{.parts = PartsOf(process),
+                       .site_labels = process.site_labels,
+                       .process = {},
+                       .others = {},
+                       .communicators = {}};
     fill(entry);
     place = processes_.insert_or_assign(process.file, std::move(entry)).first;
-  } else if (place->second.used_in_sweep != sweep_) {
-    fill(place->second);
+  } else if (ProcessEntry& entry = place->second; entry.site_labels != process.site_labels) {
+    // The site's doing: no user pays for the same series with other labels.
+    has_replaced_ = true;
+    make(entry.process, ProcessLabels, entry.process != nullptr);
+    make(entry.others, OtherCommunicatorLabels, entry.others != nullptr);
+    for (auto& [slot, communicator] : entry.communicators) {
+      communicator.is_paid |= communicator.is_complete();
+      communicator.sets = {};
+      communicator.used_in_sweep = 0;
+    }
+    entry.site_labels = process.site_labels;
+  } else if (entry.used_in_sweep != sweep_) {
+    fill(entry);
   }
   place->second.used_in_sweep = sweep_;
   return place->second;
@@ -129,7 +147,7 @@ Labels LabelCache::WithUserLabels(Labels labels, const collector::ProcessSnapsho
   return labels;
 }
 
-SharedLabels LabelCache::Intern(Labels labels, uint64_t uid, NewSetBudget& budget) {
+SharedLabels LabelCache::Intern(Labels labels, uint64_t uid, NewSetBudget& budget, bool is_paid) {
   std::erase_if(labels, [this](const Label& label) {
     const bool is_other = label.name == "comm" && label.value == kOtherCommunicator;
     return !filter_.Keeps(label.name) && !is_other;
@@ -137,7 +155,7 @@ SharedLabels LabelCache::Intern(Labels labels, uint64_t uid, NewSetBudget& budge
   // Weak, so that a set lives only as long as an entry or a scrape that is still sent uses it.
   const auto place = interned_.find(labels);
   SharedLabels set = place == interned_.end() ? nullptr : place->second.lock();
-  if (set != nullptr || !budget.Take(uid)) return set;
+  if (set != nullptr || !(is_paid || budget.Take(uid))) return set;
   std::weak_ptr<const LabelSet>& of_set = interned_[labels];
   set = std::make_shared<const LabelSet>(std::move(labels));
   of_set = set;

@@ -101,9 +101,9 @@ class LabelCache {
   struct ProcessEntry;
 
   ProcessEntry& EntryOf(const collector::ProcessSnapshot& process);
-  // Null if the set is new, and the user has no budget left for it.
   Labels WithUserLabels(Labels labels, const collector::ProcessSnapshot& process) const;
-  SharedLabels Intern(Labels labels, uint64_t uid, NewSetBudget& budget);
+  // Null if the set is new, not paid, and the user has no budget left for it.
+  SharedLabels Intern(Labels labels, uint64_t uid, NewSetBudget& budget, bool is_paid);
 
   const MetricFilter filter_;
   NewSetBudget series_budget_;

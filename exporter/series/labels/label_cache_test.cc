@@ -97,6 +97,41 @@ TEST(LabelCacheTest, EverySeriesOfAProcessTellsItsUserWhoeverCameFirst) {
   }
 }
 
+TEST(LabelCacheTest, LabelsOfTheSiteCostNoUserAnything) {
+  collector::ProcessSnapshot process = EmptyProcess(1);
+  const collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
+  // As many as the first look takes.
+  LabelCache cache({}, {.at_once = 3, .per_minute = 0}, {.at_once = 3, .per_minute = 0});
+  for (int reload = 0; reload < 1000; ++reload) {
+    process.site_labels = {{"team", std::to_string(reload)}};
+    for (int scrape = 0; scrape < 2; ++scrape) {
+      const CommunicatorLabelSets& sets = cache.Of(process, communicator);
+      ASSERT_TRUE(sets.series && sets.communicator_info && sets.rank_info && sets.rank_names);
+      ASSERT_EQ(sets.series->labels(), CommunicatorLabels(process, communicator)) << reload;
+      ASSERT_EQ(cache.OfProcess(process)->labels(), ProcessLabels(process)) << reload;
+      ASSERT_EQ(cache.OfOthers(process)->labels(), OtherCommunicatorLabels(process)) << reload;
+      cache.Sweep();
+    }
+  }
+  EXPECT_LT(cache.held(), 20u);
+  // A user who has spent his budget cannot have more by the site's doing.
+  const collector::CommunicatorSnapshot other = EmptyCommunicator(2, 0);
+  EXPECT_FALSE(cache.Of(process, other).series);
+  process.site_labels = {{"team", "last"}};
+  EXPECT_FALSE(cache.Of(process, other).series);
+}
+
+TEST(LabelCacheTest, LabelsOfTheSiteReplaceThoseOfTheJob) {
+  collector::ProcessSnapshot process = EmptyProcess(1);
+  for (const char* const name : {"a", "b", "c", "d", "e", "f", "g", "h"})
+    process.identity.emplace_back("label:" + std::string(name), "job");
+  process.site_labels = {{"b", "site"}, {"i", "site"}};
+  const Labels labels = UserLabels(process);
+  ASSERT_EQ(labels.size(), 6u);
+  EXPECT_EQ(labels[0].name, "a");
+  EXPECT_EQ(labels[1].name, "c");
+}
+
 // Regression: labels that memory did not suffice for counted as made at the next scrape.
 TEST(LabelCacheTest, MakesLabelsAnewThatMemoryDidNotSufficeFor) {
   collector::ProcessSnapshot process = EmptyProcess(1);

@@ -37,6 +37,7 @@ void AppendJobLabels(Labels& labels, const collector::ProcessSnapshot& process) 
   for (const auto& [variable, label] : kJobLabels) {
     AppendKnown(labels, label, process.Identity(variable));
   }
+  for (const auto& [name, value] : process.site_labels) Append(labels, name, value);
 }
 
 // 22907 becomes 2.29.7, the spelling of NCCL's own log; empty if the version is unknown.
@@ -50,10 +51,14 @@ std::string NcclVersionText(int version) {
 
 Labels UserLabels(const collector::ProcessSnapshot& process) {
   Labels labels;
+  const auto& of_site = process.site_labels;
   for (const auto& [key, value] : process.identity) {
-    if (!key.starts_with(kUserLabelKey) || labels.size() == kMostUserLabels) continue;
+    const bool is_full = labels.size() + of_site.size() == kMostUserLabels;
+    if (!key.starts_with(kUserLabelKey) || is_full) continue;
     const std::string_view name = std::string_view(key).substr(kUserLabelKey.size());
-    if (IsUserLabelName(name)) AppendKnown(labels, name, value);
+    const bool is_sites =
+        std::ranges::any_of(of_site, [&](const auto& label) { return label.first == name; });
+    if (IsUserLabelName(name) && !is_sites) AppendKnown(labels, name, value);
   }
   return labels;
 }

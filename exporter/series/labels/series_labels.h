@@ -24,7 +24,8 @@ inline constexpr size_t kRankInfoLabelLimit = 29;
 // Value of the label `comm` for communicators that have no series of their own.
 inline constexpr std::string_view kOtherCommunicator = "other";
 
-// Labels that NCCL_EXPORTER_LABELS of the process requests, as far as proto/user_labels.h allows.
+// Labels that NCCL_EXPORTER_LABELS of the process requests, as far as proto/user_labels.h allows,
+// and as far as those of the site leave room: all series that name the job have these.
 Labels UserLabels(const collector::ProcessSnapshot& process);
 
 // Labels of every series of a communicator that has an identity.
