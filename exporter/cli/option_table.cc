@@ -144,7 +144,7 @@ std::vector<std::string> DefaultsOf(const OptionRow& row) {
 
 }  // namespace
 
-constexpr std::array<OptionRow, 19> kOptions{{
+constexpr std::array<OptionRow, 20> kOptions{{
     {"--web.listen-address", ":9828",
      "Address to listen at, host:port, [IPv6]:port, or :port for all addresses. May be given "
      "several times.",

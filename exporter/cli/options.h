@@ -57,7 +57,7 @@ struct OptionRow {
   bool is_for_tests = false;  // no help, manual or document shows it
 };
 
-extern const std::array<OptionRow, 19> kOptions;
+extern const std::array<OptionRow, 20> kOptions;
 
 // Adds a flag to the program or to a command. The values that are given there are appended to
 // `values`, which outlives the app.
