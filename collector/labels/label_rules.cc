@@ -16,8 +16,7 @@ using Json = nlohmann::json;
 
 constexpr const char* kKinds =
     "\"match\" must be {\"slurm_job_id\": ...}, {\"namespace\": ..., \"pod\": ...}, {\"uid\": "
-    "...}, "
-    "{\"gpu_uuid\": ...} or {\"node\": ...}";
+    "...}, {\"gpu_uuid\": ...} or {\"node\": ...}";
 
 [[noreturn]] void Refuse(const std::string& what) { throw std::runtime_error(what); }
 
