@@ -96,8 +96,8 @@ TEST_F(LabelFilesTest, FilesThatOthersMayWriteAreRefused) {
   EXPECT_EQ(Team(), "x");
   std::filesystem::permissions(directory_, std::filesystem::perms(0755));
   EXPECT_EQ(Team(), "y");
-  if (::geteuid() != 0) return;
-  EXPECT_EQ(::chown((directory_ + "/a.json").c_str(), 54321, 54321), 0);
+  // Root alone may give a file away, and only to a user whom his namespace knows.
+  if (::chown((directory_ + "/a.json").c_str(), 54321, 54321) != 0) return;
   ExpectFaults(3, 1, "belongs to user 54321");
   EXPECT_EQ(Team(), "y");
 }
