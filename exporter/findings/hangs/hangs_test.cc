@@ -31,6 +31,30 @@ class HangTest : public testing::Test {
     job_.Start({0, 1, 2, 4, 5, 6, 7}, "fsdp", seconds_ago, Function::kAllGather);
   }
 
+  // All ranks are threads of one process, whose GPUs have no numbers. `identify` has the rank in
+  // the job.
+  template <typename Identify>
+  void ShareAProcess(Identify identify) {
+    std::vector<collector::CommunicatorSnapshot> all;
+    for (const size_t rank : kAll) {
+      for (collector::CommunicatorSnapshot& here : job_.node.processes[rank].communicators) {
+        here.gpu_index = -1;
+        here.pci_bus_id = "";
+        identify(rank, here);
+        all.push_back(here);
+      }
+    }
+    job_.node.processes.resize(1);
+    job_.node.processes[0].communicators = all;
+  }
+  // Rank 3 is named alone.
+  static auto IsMissedCall(const testing::Matcher<std::string>& cost) {
+    return AllOf(IsKind(FindingKind::kHangCulprit), Field(&Finding::cost, cost),
+                 Field(&Finding::culprits,
+                       ElementsAre(AllOf(Field(&FoundRank::rank, 3u),
+                                         Field(&FoundRank::standing, Standing::kMissingCall)))));
+  }
+
   const std::vector<size_t> kAll{0, 1, 2, 3, 4, 5, 6, 7};
   HandMadeNode job_{8};
 };
@@ -673,6 +697,27 @@ TEST_F(HangTest, ARankIsNamedThoughOtherGpusOfItsProcessWait) {
   ASSERT_THAT(findings[0].culprits, SizeIs(1));
   EXPECT_EQ(findings[0].culprits[0].rank, 3u);
   EXPECT_EQ(findings[0].cost, "7 of 8 GPUs of this node wait");
+}
+
+// Regresses: the GPUs of a process were one if they had no numbers, as in a container. A rank that
+// had called nothing was "in AllReduce #2 of elastic-0, the other 2 in AllReduce #2 of elastic-0".
+TEST_F(HangTest, ARankIsNamedThoughTheGpusOfItsProcessHaveNoNumbers) {
+  MissCall(150);
+  job_.AddCommunicator("tp", {2, 4});
+  job_.Start({2, 4}, "tp", 150);
+  ShareAProcess([](size_t rank, collector::CommunicatorSnapshot& here) {
+    here.gpu_uuid = "GPU-" + std::to_string(rank);
+  });
+  EXPECT_THAT(Fresh(job_), ElementsAre(IsMissedCall("7 of 8 GPUs of this node wait")));
+  for (collector::CommunicatorSnapshot& here : job_.node.processes[0].communicators)
+    here.pci_bus_id = "0000:3" + std::exchange(here.gpu_uuid, "").substr(4) + ":00.0";
+  EXPECT_THAT(Fresh(job_), ElementsAre(IsMissedCall("7 of 8 GPUs of this node wait")));
+}
+
+TEST_F(HangTest, ARankIsNamedThoughNothingIsKnownOfTheGpusOfItsProcess) {
+  MissCall(150);
+  ShareAProcess([](size_t, collector::CommunicatorSnapshot& here) { here.gpu_uuid = ""; });
+  EXPECT_THAT(Fresh(job_), ElementsAre(IsMissedCall(testing::_)));
 }
 
 TEST_F(HangTest, TwoCulpritsAreOneFinding) {

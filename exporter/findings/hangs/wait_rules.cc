@@ -199,9 +199,10 @@ class JobJudge {
 
   void FindWaited() {
     std::map<GpuOfProcess, int64_t> waited_ns;
-    EachRank([&](const GraphCommunicator&, const GraphRank& rank) {
+    EachRank([&](const GraphCommunicator& communicator, const GraphRank& rank) {
       if (!rank.waits) return;
-      waiting_.insert(rank.gpu());
+      const auto [waited_in, is_first] = waiting_.try_emplace(rank.gpu(), &communicator);
+      if (!is_first && waited_in->second != &communicator) waited_in->second = nullptr;
       if (!rank.Lives() || AgeOf(rank) < threshold_ns_) return;
       int64_t& longest_ns = waited_ns[rank.gpu()];
       longest_ns = std::max(longest_ns, AgeOf(rank));
@@ -251,6 +252,13 @@ class JobJudge {
     }
   }
 
+  // Whether the rank's GPU waits, in another communicator. In this one it is another GPU, of the
+  // same process, that is not known either: no GPU has two ranks there.
+  bool WaitsBeside(const GraphCommunicator& communicator, const GraphRank& rank) const {
+    const auto waited_in = waiting_.find(rank.gpu());
+    return waited_in != waiting_.end() && waited_in->second != &communicator;
+  }
+
   static bool IsLongHalted(const GraphRank& rank) {
     return rank.HasHalted() && rank.seen != nullptr &&
            rank.seen->halted_snapshots >= kHaltedSnapshots;
@@ -274,7 +282,7 @@ class JobJudge {
     std::set<GpuOfProcess> certain;
     const auto is_suspect = [&](const GraphCommunicator& communicator, const GraphRank& rank) {
       if (suspects_ == Suspects::kHalted && !IsLongHalted(rank)) return false;
-      return communicator.has_waited && rank.is_behind && !waiting_.contains(rank.gpu()) &&
+      return communicator.has_waited && rank.is_behind && !WaitsBeside(communicator, rank) &&
              (!rank.Lives() || !may_wait_.contains(rank.gpu()));
     };
     EachRank([&](const GraphCommunicator& communicator, const GraphRank& rank) {
@@ -380,8 +388,9 @@ class JobJudge {
   const Suspects suspects_;
   std::set<GpuOfProcess> busy_;                  // that make progress
   std::map<GpuOfProcess, int64_t> youngest_ns_;  // age of the latest progress of those that live
-  std::set<GpuOfProcess> waiting_;               // in any communicator
-  std::set<GpuOfProcess> may_wait_;              // for ranks of other nodes
+  // GPUs that wait, and the communicator in which they do; null: in several.
+  std::map<GpuOfProcess, const GraphCommunicator*> waiting_;
+  std::set<GpuOfProcess> may_wait_;  // for ranks of other nodes
 };
 
 }  // namespace
