@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -16,14 +17,19 @@
 
 namespace nccl_exporter::exporter {
 
-// A process and one of its GPUs.
-using GpuOfProcess = std::pair<collector::FileKey, int>;
+// A process and one of its GPUs, by its number on the node, else by a hash of its UUID and address.
+// GPUs of which nothing is known are one.
+using GpuOfProcess = std::pair<collector::FileKey, uint64_t>;
 
 struct RankOnNode {
   const collector::ProcessSnapshot* process;
   const collector::CommunicatorSnapshot* communicator;
 
-  GpuOfProcess gpu() const { return {process->file, communicator->gpu_index}; }
+  GpuOfProcess gpu() const {
+    const collector::CommunicatorSnapshot& here = *communicator;
+    if (here.gpu_index >= 0) return {process->file, here.gpu_index};
+    return {process->file, std::hash<std::string>()(here.gpu_uuid + here.pci_bus_id)};
+  }
 };
 
 inline constexpr int64_t kNothingInFlight = std::numeric_limits<int64_t>::max();

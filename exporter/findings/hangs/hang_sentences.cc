@@ -227,6 +227,7 @@ class Hang {
   // Adds the operation that the rank waits in on another communicator.
   void AddCall(const GraphRank& rank, FoundRank& found) const {
     for (const GraphCommunicator& communicator : job_.communicators) {
+      if (&communicator == &here_) continue;
       for (const GraphRank& other : communicator.ranks) {
         if (other.gpu() != rank.gpu() || other.operation == nullptr) continue;
         found.operation = OperationText(*other.operation) + " of " + NameOf(communicator);

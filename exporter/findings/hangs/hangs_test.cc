@@ -31,6 +31,30 @@ class HangTest : public testing::Test {
     job_.Start({0, 1, 2, 4, 5, 6, 7}, "fsdp", seconds_ago, Function::kAllGather);
   }
 
+  // All ranks are threads of one process, whose GPUs have no numbers. `identify` has the rank in
+  // the job.
+  template <typename Identify>
+  void ShareAProcess(Identify identify) {
+    std::vector<collector::CommunicatorSnapshot> all;
+    for (const size_t rank : kAll) {
+      for (collector::CommunicatorSnapshot& here : job_.node.processes[rank].communicators) {
+        here.gpu_index = -1;
+        here.pci_bus_id = "";
+        identify(rank, here);
+        all.push_back(here);
+      }
+    }
+    job_.node.processes.resize(1);
+    job_.node.processes[0].communicators = all;
+  }
+  // Rank 3 is named alone.
+  static auto IsMissedCall(const testing::Matcher<std::string>& cost) {
+    return AllOf(IsKind(FindingKind::kHangCulprit), Field(&Finding::cost, cost),
+                 Field(&Finding::culprits,
+                       ElementsAre(AllOf(Field(&FoundRank::rank, 3u),
+                                         Field(&FoundRank::standing, Standing::kMissingCall)))));
+  }
+
   const std::vector<size_t> kAll{0, 1, 2, 3, 4, 5, 6, 7};
   HandMadeNode job_{8};
 };
@@ -675,6 +699,27 @@ TEST_F(HangTest, ARankIsNamedThoughOtherGpusOfItsProcessWait) {
   EXPECT_EQ(findings[0].cost, "7 of 8 GPUs of this node wait");
 }
 
+// Regresses: the GPUs of a process were one if they had no numbers, as in a container. A rank that
+// had called nothing was "in AllReduce #2 of elastic-0, the other 2 in AllReduce #2 of elastic-0".
+TEST_F(HangTest, ARankIsNamedThoughTheGpusOfItsProcessHaveNoNumbers) {
+  MissCall(150);
+  job_.AddCommunicator("tp", {2, 4});
+  job_.Start({2, 4}, "tp", 150);
+  ShareAProcess([](size_t rank, collector::CommunicatorSnapshot& here) {
+    here.gpu_uuid = "GPU-" + std::to_string(rank);
+  });
+  EXPECT_THAT(Fresh(job_), ElementsAre(IsMissedCall("7 of 8 GPUs of this node wait")));
+  for (collector::CommunicatorSnapshot& here : job_.node.processes[0].communicators)
+    here.pci_bus_id = "0000:3" + std::exchange(here.gpu_uuid, "").substr(4) + ":00.0";
+  EXPECT_THAT(Fresh(job_), ElementsAre(IsMissedCall("7 of 8 GPUs of this node wait")));
+}
+
+TEST_F(HangTest, ARankIsNamedThoughNothingIsKnownOfTheGpusOfItsProcess) {
+  MissCall(150);
+  ShareAProcess([](size_t, collector::CommunicatorSnapshot& here) { here.gpu_uuid = ""; });
+  EXPECT_THAT(Fresh(job_), ElementsAre(IsMissedCall(testing::_)));
+}
+
 TEST_F(HangTest, TwoCulpritsAreOneFinding) {
   job_.Start({0, 1, 2, 4, 5, 7}, "fsdp", 150);
   job_.node.processes[6].is_alive = false;
@@ -710,6 +755,19 @@ TEST_F(HangTest, AKilledRankIsNamedWhereNoCompletionIsSeenAlsoAfterItsSegmentIsG
   job_.Wait(150);
   hangs.Record(job_.node);
   EXPECT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("6"));
+}
+
+// Found with a job of 8: when it was ended, all ranks were "inside", the culprit as well.
+TEST_F(HangTest, TheCulpritIsNamedUntilTheJobHasEndedWhereNoCompletionIsSeen) {
+  Hangs hangs{Thresholds()};
+  MissCall(150);
+  for (const size_t rank : kAll) job_.HideCompletions(rank);
+  hangs.Record(job_.node);
+  for (const size_t rank : {1, 2, 7}) {
+    job_.node.processes[rank].is_alive = false;
+    hangs.Record(job_.node);
+    EXPECT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("3")) << rank;
+  }
 }
 
 TEST_F(HangTest, APauseWhereNoCompletionIsSeenIsNone) {
@@ -865,6 +923,21 @@ TEST_F(AbandonedTest, AHangOfTheOtherCommunicatorIsTold) {
   EXPECT_THAT(Fresh(job_), ElementsAre(AllOf(IsKind(FindingKind::kHangCulprit),
                                              Field(&Finding::communicator_name, "fsdp2")),
                                        IsKind(FindingKind::kAbandoned)));
+}
+
+// Regresses: after ten minutes, when it became critical, the ranks were in "another call": that of
+// the communicator which they had left.
+TEST_F(AbandonedTest, AHangOfTheOtherCommunicatorIsToldHoweverLongItLasts) {
+  MissCall(600);
+  GoOn(300);
+  job_.Start({0, 1, 2, 3, 4, 6, 7}, "fsdp2", 150);
+  job_.Wait(900);
+  EXPECT_THAT(Fresh(job_), ElementsAre(AllOf(IsKind(FindingKind::kHangCulprit),
+                                             Field(&Finding::communicator_name, "fsdp2")),
+                                       IsKind(FindingKind::kAbandoned)));
+  EXPECT_THAT(Culprits(Fresh(job_)), ElementsAre("5"));
+  for (const size_t rank : kAll) job_.HideCompletions(rank);
+  EXPECT_THAT(Culprits(Fresh(job_)), ElementsAre("5"));
 }
 
 TEST_F(AbandonedTest, WhereNoCompletionIsSeenAJobThatPausesDoesNotHang) {

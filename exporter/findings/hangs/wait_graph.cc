@@ -83,7 +83,7 @@ std::vector<GraphJob> WaitGraphs(const collector::NodeSnapshot& node,
     if (!process.is_alive || job == jobs.end()) continue;
     for (const collector::CommunicatorSnapshot& communicator : process.communicators) {
       int64_t& last_ns =
-          job->second.last_progress_realtime_ns[{process.file, communicator.gpu_index}];
+          job->second.last_progress_realtime_ns[RankOnNode{&process, &communicator}.gpu()];
       last_ns = std::max(last_ns, communicator.last_progress_realtime_ns);
     }
   }

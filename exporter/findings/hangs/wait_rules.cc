@@ -61,11 +61,8 @@ class JobJudge {
   void Judge() {
     for (GraphCommunicator& communicator : communicators_) FindStill(communicator);
     FindBusy();
-    for (GraphCommunicator& communicator : communicators_) {
-      FindHeld(communicator);
-      FindAbandoned(communicator);
-      FindUnseen(communicator);
-    }
+    for (GraphCommunicator& communicator : communicators_) FindHeld(communicator);
+    FindWaits();
     FindWaited();
     for (GraphCommunicator& communicator : communicators_) FindBehind(communicator);
     FindCulprits();
@@ -127,8 +124,36 @@ class JobJudge {
   // Whether the rank's GPU has made progress elsewhere, long after the communicator stood still.
   bool HasGoneOn(const GraphCommunicator& communicator, const GraphRank& rank) const {
     const int64_t youngest_ns = youngest_ns_.at(rank.gpu());
-    return youngest_ns <= times_.abandoned_for().count() &&
+    return (may_pause_ || youngest_ns <= times_.abandoned_for().count()) &&
            communicator.youngest_ns - youngest_ns >= times_.went_on().count();
+  }
+
+  // Finds those that wait, last in communicators that may be abandoned: a job that waits in another
+  // one pauses for that one, however long.
+  void FindWaits() {
+    may_pause_ = true;
+    const auto first_left =
+        std::stable_partition(communicators_.begin(), communicators_.end(),
+                              [&](const GraphCommunicator& c) { return !IsLeft(c); });
+    may_pause_ = false;
+    const auto find_in = [&](GraphCommunicator& communicator) {
+      FindAbandoned(communicator);
+      FindUnseen(communicator);
+    };
+    std::for_each(communicators_.begin(), first_left, find_in);
+    may_pause_ = std::any_of(communicators_.begin(), first_left, [](const GraphCommunicator& c) {
+      return Count(c, &GraphRank::waits) > 0;
+    });
+    std::for_each(first_left, communicators_.end(), find_in);
+  }
+
+  // Whether all ranks that may wait in it have gone on.
+  bool IsLeft(const GraphCommunicator& communicator) const {
+    return communicator.is_still &&
+           std::ranges::all_of(communicator.ranks, [&](const GraphRank& rank) {
+             const bool may_wait = rank.waits || !rank.rank.communicator->completion_is_known;
+             return !rank.Lives() || !may_wait || HasGoneOn(communicator, rank);
+           });
   }
 
   void FindHeld(GraphCommunicator& communicator) const {
@@ -169,15 +194,17 @@ class JobJudge {
   void FindUnseen(GraphCommunicator& communicator) {
     if (!communicator.is_still || communicator.is_abandoned) return;
     uint64_t min_started = std::numeric_limits<uint64_t>::max();
-    size_t here = 0, halted = 0;
+    size_t here = 0, halted = 0, missed = 0;
     for (const GraphRank& rank : communicator.ranks) {
       if (!rank.is_here) continue;
       ++here;
       halted += rank.rank.process->IsHalted();
+      missed += rank.rank.process->IsHalted() && !(rank.seen != nullptr && rank.seen->has_waited);
       min_started = std::min(min_started, StartedBy(rank));
     }
-    // Operations need the halted ranks. At the end of a job most are halted.
-    const bool some_halted = halted > 0 && 2 * halted < here;
+    // Operations need the halted ranks. At the end of a job most are halted, and in that of a hung
+    // one those that waited.
+    const bool some_halted = missed > 0 && 2 * halted < here;
     const bool some_absent = here < communicator.ranks.size();
     for (GraphRank& rank : communicator.ranks) {
       const bool has_waited = rank.seen != nullptr && rank.seen->has_waited;
@@ -199,9 +226,10 @@ class JobJudge {
 
   void FindWaited() {
     std::map<GpuOfProcess, int64_t> waited_ns;
-    EachRank([&](const GraphCommunicator&, const GraphRank& rank) {
+    EachRank([&](const GraphCommunicator& communicator, const GraphRank& rank) {
       if (!rank.waits) return;
-      waiting_.insert(rank.gpu());
+      const auto [waited_in, is_first] = waiting_.try_emplace(rank.gpu(), &communicator);
+      if (!is_first && waited_in->second != &communicator) waited_in->second = nullptr;
       if (!rank.Lives() || AgeOf(rank) < threshold_ns_) return;
       int64_t& longest_ns = waited_ns[rank.gpu()];
       longest_ns = std::max(longest_ns, AgeOf(rank));
@@ -251,6 +279,13 @@ class JobJudge {
     }
   }
 
+  // Whether the rank's GPU waits, in another communicator. In this one it is another GPU, of the
+  // same process, that is not known either: no GPU has two ranks there.
+  bool WaitsBeside(const GraphCommunicator& communicator, const GraphRank& rank) const {
+    const auto waited_in = waiting_.find(rank.gpu());
+    return waited_in != waiting_.end() && waited_in->second != &communicator;
+  }
+
   static bool IsLongHalted(const GraphRank& rank) {
     return rank.HasHalted() && rank.seen != nullptr &&
            rank.seen->halted_snapshots >= kHaltedSnapshots;
@@ -274,7 +309,7 @@ class JobJudge {
     std::set<GpuOfProcess> certain;
     const auto is_suspect = [&](const GraphCommunicator& communicator, const GraphRank& rank) {
       if (suspects_ == Suspects::kHalted && !IsLongHalted(rank)) return false;
-      return communicator.has_waited && rank.is_behind && !waiting_.contains(rank.gpu()) &&
+      return communicator.has_waited && rank.is_behind && !WaitsBeside(communicator, rank) &&
              (!rank.Lives() || !may_wait_.contains(rank.gpu()));
     };
     EachRank([&](const GraphCommunicator& communicator, const GraphRank& rank) {
@@ -378,10 +413,12 @@ class JobJudge {
   const Thresholds& times_;
   const int64_t threshold_ns_;
   const Suspects suspects_;
+  bool may_pause_ = false;                       // for any time, and has still gone on
   std::set<GpuOfProcess> busy_;                  // that make progress
   std::map<GpuOfProcess, int64_t> youngest_ns_;  // age of the latest progress of those that live
-  std::set<GpuOfProcess> waiting_;               // in any communicator
-  std::set<GpuOfProcess> may_wait_;              // for ranks of other nodes
+  // GPUs that wait, and the communicator in which they do; null: in several.
+  std::map<GpuOfProcess, const GraphCommunicator*> waiting_;
+  std::set<GpuOfProcess> may_wait_;  // for ranks of other nodes
 };
 
 }  // namespace
