@@ -115,7 +115,7 @@ int RunLoop(const nlohmann::json& options) {
                       return 0;
                     });
   }
-  return processes.Wait(options["limit_seconds"], shape.is_killed ? 1 : 0) ? 0 : 1;
+  return processes.Wait(options["limit_seconds"], shape.is_killed ? 1 : 0);
 }
 
 }  // namespace nccl_exporter
