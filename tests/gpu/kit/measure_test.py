@@ -122,6 +122,7 @@ class Cost(unittest.TestCase):
 
     def test_the_table_has_a_row_for_each_size(self):
         self.assertIn('| 1024 | 20.40 | 20.55 | 20.50 | 20.25 | 2.50 | 3.00 | 3.20 | 2.70 |', cost.table(costs(300)))
+        self.assertEqual(cost.table({'ranks': 2}), '')
 
 
 def overlaps(step_us):
@@ -178,7 +179,9 @@ class Hang(unittest.TestCase):
         good = {'headline': 'x', 'named_after_seconds': 31, 'ranks': [{'destroy_seconds': 0.2}]}
         self.assertEqual(not_met(hang.judge({'absent': good, 'killed': good})), [])
         self.assertEqual(not_met(hang.judge({'absent': dict(good, named_after_seconds=50), 'killed': good})), ['absent named'])
-        self.assertEqual(not_met(hang.judge({'absent': dict(good, ranks=[{'destroy_seconds': 11}]), 'killed': good})), ['destroy'])
+        slow = dict(good, ranks=[{'destroy_seconds': 11}])
+        self.assertEqual(not_met(hang.judge({'absent': slow, 'killed': good})), ['destroy'])
+        self.assertEqual([(entry['limit'], entry['about']) for entry in verdict.failed(hang.judge({'absent': good, 'killed': slow}))], [('destroy', 'killed')])
         stuck = {'headline': 'x', 'named_after_seconds': 31, 'problem': 'the job did not end within 30 s'}
         self.assertEqual(not_met(hang.judge({'absent': stuck, 'killed': dict(stuck, headline=None)})), ['jobs end', 'killed named', 'jobs end'])
 

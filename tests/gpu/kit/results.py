@@ -78,7 +78,9 @@ def facts_text(data):
     gpus = data.get('gpus', [])
     machine = [f'{gpus.count(name)} x {name}' for name in sorted(set(gpus))] or ['no GPU']
     software = [f'NCCL {data["nccl"]}', f'CUDA {data["runtime_cuda"]}, driver for {data["driver_cuda"]}'] if 'nccl' in data else []
-    text = [', '.join(machine + software + [f'{data.get("cpus")} CPUs', f'{data.get("libc")}', f'Python {data.get("python")}', f'torch: {data.get("torch", "not asked for")}'])]
+    system = [f'{data.get("cpus")} CPUs', f'{data.get("dev_shm_free_mib")} MiB free in /dev/shm', f'{data.get("libc")}', f'Python {data.get("python")}',
+              f'torch: {data.get("torch", "not asked for")}']
+    text = [', '.join(machine + software + system)]
     text += [f'- library: {path}' for path in data.get('libraries', [])]
     text += [f'- kernel events by default: {"on" if source.startswith("kernel") else "off"} (`{reason}`)' for source, reason in data.get('decisions', [])]
     return '\n'.join(text) + '\n'
