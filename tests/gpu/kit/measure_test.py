@@ -354,6 +354,11 @@ class Documents(unittest.TestCase):
         rows = re.findall(r'^\| ([a-z]+(?: [a-z]+)*) \| ((?:at (?:most|least) )?[\d. to]+) \| (.*) \|$', text, re.MULTILINE)
         self.assertEqual(rows, [(limit, *verdict.limit_text(limit)) for limit in verdict.LIMITS])
 
+    def test_say_what_follows_from_each_limit_that_is_not_met(self):
+        text = pathlib.Path('docs/gpu-kit.md').read_text(encoding='utf-8').partition('## What follows from which result')[2].partition('###')[0]
+        rows = [row.split('|')[1] for row in text.splitlines() if row.startswith('| `')]
+        self.assertEqual(set(verdict.LIMITS) - {name for row in rows for name in re.findall('`([^`]*)`', row)}, set())
+
 
 if __name__ == '__main__':
     report.main()
