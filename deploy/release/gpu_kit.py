@@ -9,6 +9,7 @@ import carried
 
 SOURCES = pathlib.Path('tests/gpu/kit')
 LIBRARIES = ('libgpu-kit-programs.so', 'libnccl-profiler-empty.so', 'libnccl-profiler-probe.so')
+LARGEST_BYTES = 40 << 20  # it is carried to machines by hand
 TARGETS = tuple(f'//tests/gpu:{name}' for name in LIBRARIES)
 
 
@@ -16,6 +17,12 @@ def scripts():
     """Files of the kit that are in the repository, by their names in the kit."""
     files = [file for file in SOURCES.rglob('*') if file.suffix in ('.py', '.md') or file.name == 'measure']
     return {file.relative_to(SOURCES): file for file in sorted(files) if not file.name.endswith('_test.py')}
+
+
+def checked(data):
+    if len(data) > LARGEST_BYTES:
+        raise ValueError(f'the GPU kit has {len(data)} bytes, and may have {LARGEST_BYTES}')
+    return data
 
 
 def write(staged, commit, seconds, output):
@@ -33,4 +40,4 @@ def write(staged, commit, seconds, output):
     sums = [f'{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(staged.prefix)}\n' for file in files]
     staged.write(''.join(sums).encode(), 'SHA256SUMS')
     name = f'nccl-exporter-gpu-kit-{staged.architecture.name}'
-    (output / f'{name}.tar.gz').write_bytes(archive.compressed(archive.tar(staged.prefix, f'{name}/', seconds)))
+    (output / f'{name}.tar.gz').write_bytes(checked(archive.compressed(archive.tar(staged.prefix, f'{name}/', seconds))))

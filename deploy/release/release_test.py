@@ -155,6 +155,12 @@ class GpuKit(unittest.TestCase):
         self.assertEqual([name for name in map(str, scripts) if 'test' in name], [])
         self.assertTrue(os.access(scripts[pathlib.Path('measure')], os.X_OK))
 
+    def test_that_is_too_large_is_refused(self):
+        largest = bytes(40 << 20)
+        self.assertEqual(gpu_kit.checked(largest), largest)
+        with self.assertRaisesRegex(ValueError, 'has 41943041 bytes, and may have 41943040'):
+            gpu_kit.checked(largest + b'x')
+
 
 class Archive(Scratch):
     def test_the_bytes_follow_from_names_contents_and_modes_alone(self):

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <optional>
 
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/id_file.h"
@@ -52,7 +53,7 @@ class LoopRank {
   void Run() {
     for (int operation = 0; operation < shape_.operations; ++operation) {
       if (operation == kBeforeFault && rank_ == shape_.faulty_rank) Fail();
-      if (!Operate()) return Report("aborted", 0);
+      if (const auto aborted = Operate()) return Report("aborted", *aborted);
       Sleep(shape_.pause_us * 1000);
     }
     const double start = Now();
@@ -68,21 +69,22 @@ class LoopRank {
     while (access(resume_.c_str(), F_OK) != 0) Sleep(kPollNs);
   }
 
-  // False if the communicator was aborted.
-  bool Operate() {
+  // Seconds that ncclCommAbort took, if the communicator was aborted.
+  std::optional<double> Operate() {
     Require(ncclAllReduce(gpu_.send(), gpu_.receive(), shape_.bytes / sizeof(float), ncclFloat32,
                           ncclSum, communicator_, gpu_.stream()),
             "ncclAllReduce");
     cudaError_t state = cudaErrorNotReady;
     while ((state = cudaStreamQuery(gpu_.stream())) == cudaErrorNotReady) {
       if (shape_.is_killed && access(resume_.c_str(), F_OK) == 0) {
+        const double start = Now();
         Require(ncclCommAbort(communicator_), "ncclCommAbort");
-        return false;
+        return Now() - start;
       }
       Sleep(kPollNs / 20);
     }
     Require(state, "cudaStreamQuery");
-    return true;
+    return std::nullopt;
   }
 
   void Report(const char* end, double seconds) const {
@@ -115,7 +117,7 @@ int RunLoop(const nlohmann::json& options) {
                       return 0;
                     });
   }
-  return processes.Wait(options["limit_seconds"], shape.is_killed ? 1 : 0) ? 0 : 1;
+  return processes.Wait(options["limit_seconds"], shape.is_killed ? 1 : 0);
 }
 
 }  // namespace nccl_exporter

@@ -36,7 +36,7 @@ int RunNcclJob(const nlohmann::json& options) {
     job.Start({.rank = shape.rank, .ranks = shape.ranks, .separate_hosts = !options["one_host"]},
               {}, [&shape] { return RunRank(shape); });
   }
-  return job.Wait(options["limit_seconds"]) ? 0 : 1;
+  return job.Wait(options["limit_seconds"]);
 }
 
 }  // namespace nccl_exporter

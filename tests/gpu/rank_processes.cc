@@ -15,6 +15,7 @@ namespace nccl_exporter {
 namespace {
 
 constexpr long kPollNs = 20'000'000;
+constexpr int kNotDone = 124;  // as by timeout(1)
 
 void SetPlacement(const RankPlacement& placement) {
   const std::string rank = std::to_string(placement.rank), ranks = std::to_string(placement.ranks);
@@ -54,7 +55,7 @@ void RankProcesses::Start(const RankPlacement& placement,
   running_.push_back(child);
 }
 
-bool RankProcesses::Wait(int limit_seconds, int may_be_killed) {
+int RankProcesses::Wait(int limit_seconds, int may_be_killed) {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   const time_t deadline = now.tv_sec + limit_seconds;
@@ -66,19 +67,19 @@ bool RankProcesses::Wait(int limit_seconds, int may_be_killed) {
       if (WIFSIGNALED(status) && may_be_killed-- > 0) continue;
       if (status != 0) {
         KillAll();
-        return false;
+        return 1;
       }
     }
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (now.tv_sec >= deadline) {
       fprintf(stderr, "not done after %d s: killed\n", limit_seconds);
       KillAll();
-      return false;
+      return kNotDone;
     }
     const timespec pause{0, kPollNs};
     nanosleep(&pause, nullptr);
   }
-  return true;
+  return 0;
 }
 
 void RankProcesses::KillAll() {

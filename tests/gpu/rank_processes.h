@@ -34,9 +34,10 @@ class RankProcesses {
              const std::function<int()>& body);
 
   // Waits for all. When one fails, or `limit_seconds` are over, the others are killed, for they
-  // would wait forever. True if every process ended with 0. So many processes as `may_be_killed`
-  // may end by a signal, and count as ended.
-  bool Wait(int limit_seconds, int may_be_killed = 0);
+  // would wait forever. Returns the exit code of a program: 0 if every process ended with 0, 124
+  // after the limit, and 1 otherwise. So many processes as `may_be_killed` may end by a signal, and
+  // count as ended.
+  int Wait(int limit_seconds, int may_be_killed = 0);
 
  private:
   void KillAll();

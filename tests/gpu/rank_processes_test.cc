@@ -29,27 +29,27 @@ TEST(RankProcessesTest, GiveEachRankAHostOfItsOwnAndTheLoopbackNetwork) {
                            : 1;
               });
   }
-  EXPECT_TRUE(job.Wait(20));
+  EXPECT_EQ(job.Wait(20), 0);
 }
 
 TEST(RankProcessesTest, LeaveTheNetworkAloneOnOneHost) {
   RankProcesses job;
   job.Start({.rank = 0, .ranks = 1, .separate_hosts = false}, {},
             [] { return Says("NCCL_HOSTID", nullptr) && Says("NCCL_NET", nullptr) ? 0 : 1; });
-  EXPECT_TRUE(job.Wait(20));
+  EXPECT_EQ(job.Wait(20), 0);
 }
 
 TEST(RankProcessesTest, EndTogetherWhenOneFails) {
   RankProcesses job;
   job.Start({.rank = 0, .ranks = 2}, {}, [] { return pause(); });  // waits for its peer forever
   job.Start({.rank = 1, .ranks = 2}, {}, [] { return 3; });
-  EXPECT_FALSE(job.Wait(20));
+  EXPECT_EQ(job.Wait(20), 1);
 }
 
 TEST(RankProcessesTest, EndWhenTheirTimeIsOver) {
   RankProcesses job;
   job.Start({.rank = 0, .ranks = 1}, {}, [] { return pause(); });
-  EXPECT_FALSE(job.Wait(0));
+  EXPECT_EQ(job.Wait(0), 124);
 }
 
 }  // namespace

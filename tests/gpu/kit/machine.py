@@ -15,6 +15,7 @@ import time
 import urllib.request
 
 CANNOT_RUN = 77
+NOT_DONE = 124
 LIBRARIES = {'NCCL': ['libnccl.so.2'], 'CUDART': ['libcudart.so.13', 'libcudart.so.12'], 'CUBLAS': ['libcublas.so.13', 'libcublas.so.12']}
 RUN = 'import ctypes, sys; sys.exit(ctypes.CDLL(sys.argv[1]).RunProgram(*(text.encode() for text in sys.argv[2:])))'
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -155,7 +156,7 @@ class Machine:
         if process.wait() == CANNOT_RUN:
             raise Skip(last.strip())
         if process.returncode != 0:
-            raise Failed(f'{program} ended with status {process.returncode}')
+            raise Failed(f'{program} did not end within its limit' if process.returncode == NOT_DONE else f'{program} ended with status {process.returncode}')
 
     def run(self, program, options, **variables):
         """All of them. A program that starts ranks has a limit of its own; that of the part ends the others."""

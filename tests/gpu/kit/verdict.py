@@ -18,7 +18,7 @@ LIMITS = {
     'delivered': (10, 'milliseconds until 99 % of the kernel events are delivered'),
     'absent named': (45, 'seconds until a rank that does not join is named'),
     'killed named': (45, 'seconds until a killed rank is named'),
-    'destroy': (10, 'seconds that ncclCommDestroy takes after the absent rank has joined'),
+    'destroy': (10, 'seconds that ncclCommDestroy takes after the absent rank has joined, and ncclCommAbort after the other was killed'),
 }
 EXPERIMENTS = {'marks'}
 

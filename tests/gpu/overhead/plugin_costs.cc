@@ -109,7 +109,7 @@ int RunCost(const nlohmann::json& options) {
     if (bytes <= options["largest_bytes"]) MeasureSize(options, bytes, competitors);
   }
   for (Competitor& competitor : competitors) competitor.job.reset();
-  return processes.Wait(kLimitSeconds) ? 0 : 1;
+  return processes.Wait(kLimitSeconds);
 }
 
 }  // namespace nccl_exporter

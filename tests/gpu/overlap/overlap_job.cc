@@ -159,7 +159,7 @@ int RunOverlap(const nlohmann::json& options) {
                       return 0;
                     });
   }
-  return processes.Wait(options["limit_seconds"]) ? 0 : 1;
+  return processes.Wait(options["limit_seconds"]);
 }
 
 }  // namespace nccl_exporter

@@ -85,7 +85,7 @@ int PlayJob(const JobOptions& options) {
     processes.Start({.rank = rank, .ranks = options.ranks, .separate_hosts = false}, environment,
                     [&, rank] { return PlayRanks(options, board, rank, rank); });
   }
-  return processes.Wait(kLimitSeconds) ? 0 : 1;
+  return processes.Wait(kLimitSeconds);
 }
 
 }  // namespace

@@ -82,6 +82,6 @@ def judge(data):
             lines.append(line(f'{name} named', False, found.get('problem', f'not within {PATIENCE} s')))
         if 'problem' in found:
             lines.append(line('jobs end', False, found['problem'], name))
-        elif name == 'absent':
-            lines.append(at_most('destroy', max(rank['destroy_seconds'] for rank in found['ranks'])))
+        else:
+            lines.append(at_most('destroy', max(rank['destroy_seconds'] for rank in found['ranks']), about=name))
     return lines
