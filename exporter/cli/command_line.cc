@@ -59,7 +59,7 @@ CommandLine::CommandLine(std::string_view commit)
   app_.set_help_flag("-h,--help", "Print this help and exit.");
   app_.require_subcommand(0, 1);
   for (const Command& command :
-       {TopCommand(), InFlightCommand(), DoctorCommand(), JobCommand(), WaitCommand(),
+       {TopCommand(), InFlightCommand(), DoctorCommand(), ReportCommand(), WaitCommand(),
         TraceCommand(), TraceMergeCommand(), TraceSummaryCommand()})
     Add(command);
   app_.add_subcommand("man", "Print the manual page.")->group("");
@@ -134,6 +134,8 @@ std::string CommandLine::Unexpected() const {
   if (left.empty()) return "an argument was not expected";
   const CLI::App& app = Given();
   const std::string name = left.front().substr(0, left.front().find('='));
+  if (name == "job" && &app == &app_)
+    return "there is no command 'job' any more: nccl-exporter report shows a job";
   if (!name.starts_with('-') && &app == &app_) {
     std::vector<std::string> names;
     for (const CLI::App* const command : Commands()) names.push_back(NameOf(*command));

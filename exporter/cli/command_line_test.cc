@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/cli/job/job_answer.h"
+#include "exporter/cli/report/report_request.h"
 #include "exporter/cli/waiting.h"
 #include "exporter/text/duration_text.h"
 #include "exporter/trace/trace_command.h"
@@ -92,7 +92,7 @@ TEST(OptionsTest, AValueMayBeEmptyInBothSpellings) {
   EXPECT_EQ(without.findings_socket, "");
   EXPECT_EQ(without.retention, 3s);
   EXPECT_EQ(Parsed({"--findings.config=", "--web.config.file="}).web_config_file, "");
-  EXPECT_THAT(RequestOf(AddJobFlags, {"--job=", "--uid=7"}).wanted,
+  EXPECT_THAT(RequestOf(AddReportFlags, {"--job=", "--uid=7"}).wanted,
               testing::ElementsAre(testing::Pair("nccl_job", ""), testing::Pair("uid", "7")));
   EXPECT_THAT(RequestOf(AddTraceFlags, {"--job=cluster=", "--last=3s"}).wanted,
               testing::ElementsAre("cluster="))
@@ -248,7 +248,7 @@ TEST(OptionsTest, WithoutACommandTheDaemonIsToRun) {
                                                            {"top"},
                                                            {"top", "--once"},
                                                            {"--segment.dir=/a", "inflight"},
-                                                           {"job"},
+                                                           {"report"},
                                                            {"doctor"},
                                                            {"man"}}) {
     CommandLine line;
@@ -346,8 +346,10 @@ TEST(OptionsTest, AWrongAddressIsAnsweredWithTheReason) {
 }
 
 TEST(OptionsTest, JsonAndPidAreOfTheirCommands) {
-  for (const Arguments& arguments : std::vector<Arguments>{
-           {"top", "--json"}, {"inflight", "--json"}, {"job", "--json"}, {"doctor", "--pid", "12"}})
+  for (const Arguments& arguments : std::vector<Arguments>{{"top", "--json"},
+                                                           {"inflight", "--json"},
+                                                           {"report", "--json"},
+                                                           {"doctor", "--pid", "12"}})
     EXPECT_EQ(ErrorOf(arguments), "");
   EXPECT_NE(ErrorOf({"doctor", "--json"}), "");
   EXPECT_NE(ErrorOf({"doctor", "--pid", "-1"}), "");
@@ -369,9 +371,9 @@ TEST(OptionsTest, TheDaemonIsAnAddressOfThisNodeOrNone) {
 }
 
 TEST(OptionsTest, AJobIsChosenByItsLabelsInAPrometheus) {
-  EXPECT_EQ(RequestOf(AddJobFlags, {}).prometheus.Text(), "http://localhost:9090");
-  const JobRequest request =
-      RequestOf(AddJobFlags,
+  EXPECT_EQ(RequestOf(AddReportFlags, {}).prometheus.Text(), "http://localhost:9090");
+  const ReportRequest request =
+      RequestOf(AddReportFlags,
                 {"--prometheus=https://mimir/prometheus", "--job=4711", "--namespace", "research",
                  "--cluster", "", "--uid=1000", "--http.config.file=a.yml", "--json"});
   EXPECT_EQ(request.prometheus.Text(), "https://mimir:443/prometheus");
@@ -382,12 +384,31 @@ TEST(OptionsTest, AJobIsChosenByItsLabelsInAPrometheus) {
   EXPECT_EQ(request.http_config_file, "a.yml");
   EXPECT_TRUE(request.is_json);
   EXPECT_THAT(
-      ErrorOf({"job", "--prometheus=prometheus:9090"}),
+      ErrorOf({"report", "--prometheus=prometheus:9090"}),
       testing::HasSubstr(
           "invalid value 'prometheus:9090' of --prometheus: it does not begin with http://"));
-  EXPECT_NE(ErrorOf({"job", "--job"}), "");
-  EXPECT_TRUE(RequestOf(AddJobFlags, {}).wanted.empty());
-  EXPECT_NE(ErrorOf({"job", "--uid=alice"}), "");
+  EXPECT_NE(ErrorOf({"report", "--job"}), "");
+  EXPECT_TRUE(RequestOf(AddReportFlags, {}).wanted.empty());
+  EXPECT_NE(ErrorOf({"report", "--uid=alice"}), "");
+}
+
+TEST(OptionsTest, AReportIsOfATimeAndOfOneSource) {
+  const ReportRequest request = RequestOf(
+      AddReportFlags, {"--from=2023-11-14T22:15", "--to", "2023-11-14 22:30:00Z", "--html=a.html"});
+  EXPECT_EQ(request.from, 1700000100);
+  EXPECT_EQ(request.to, 1700001000);
+  EXPECT_EQ(request.html_file, "a.html");
+  EXPECT_EQ(RequestOf(AddReportFlags, {"--since=8h"}).since, 8h);
+  EXPECT_TRUE(RequestOf(AddReportFlags, {"--at=03:05"}).at);
+  EXPECT_EQ(RequestOf(AddReportFlags, {"frozen.json"}).file, "frozen.json");
+  EXPECT_TRUE(RequestOf(AddReportFlags, {"--segments"}).is_of_segments);
+  EXPECT_THAT(ErrorOf({"report", "--at=noon"}), testing::HasSubstr("22:15, in UTC"));
+  EXPECT_NE(ErrorOf({"report", "--at=03:05", "--since=1h"}), "");
+  EXPECT_NE(ErrorOf({"report", "--segments", "--prometheus=http://a"}), "");
+}
+
+TEST(OptionsTest, TheCommandThatIsGoneNamesItsSuccessor) {
+  EXPECT_THAT(ErrorOf({"job", "--job=4711"}), testing::HasSubstr("nccl-exporter report"));
 }
 
 TEST(DurationTextTest, ReadsPrometheusDurationsAndSeconds) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The short commands, `inflight`, `job` and `doctor`, and what all commands use.
+// The short commands, `inflight` and `doctor`, and what all commands use.
 #include "exporter/cli/commands.h"
 
 #include <CLI/CLI.hpp>
@@ -11,29 +11,13 @@
 #include <utility>
 
 #include "collector/collector.h"
-#include "exporter/cli/client/http_address.h"
 #include "exporter/cli/daemon_judgement.h"
 #include "exporter/cli/doctor/checks.h"
-#include "exporter/cli/job/http_config.h"
-#include "exporter/cli/job/job_answer.h"
-#include "exporter/cli/job/prometheus.h"
 #include "exporter/cli/node_access.h"
-#include "exporter/cli/terminal.h"
 #include "exporter/findings/in_flight_table.h"
 #include "exporter/findings/node_judge.h"
 
 namespace nccl_exporter::exporter {
-namespace {
-
-CLI::Option* AddLabelFlag(CLI::App& app, const std::string& name, const char* label,
-                          const std::string& help, std::map<std::string, std::string>& wanted) {
-  return app.add_option_function<std::string>(
-      name, [&wanted, label](const std::string& value) { wanted[label] = value; },
-      help + " of the job; '': it has none.");
-}
-
-}  // namespace
-
 int Fail(int exit_code, const std::string& message) {
   std::fprintf(stderr, "nccl-exporter: %s\n", message.c_str());
   return exit_code;
@@ -106,40 +90,18 @@ void AddHttpConfigFlag(CLI::App& app, std::string& file) {
                  "authorization, tls_config, http_headers.");
 }
 
+CLI::Option* AddLabelFlag(CLI::App& app, const std::string& name, const char* label,
+                          const std::string& help, std::map<std::string, std::string>& wanted) {
+  return app.add_option_function<std::string>(
+      name, [&wanted, label](const std::string& value) { wanted[label] = value; },
+      help + " of the job; '': it has none.");
+}
+
 void AddLabelFlags(CLI::App& app, std::map<std::string, std::string>& wanted) {
   AddLabelFlag(app, "--job", "nccl_job", "Name, as Slurm's id,", wanted);
   AddLabelFlag(app, "--namespace", "namespace", "Namespace", wanted);
   AddLabelFlag(app, "--uid", "uid", "Number of the owner", wanted)
       ->check(CLI::Range(uint32_t{0}, std::numeric_limits<uint32_t>::max()));
-}
-
-void AddJobFlags(CLI::App& app, JobRequest& request) {
-  const auto store = [&request](const std::string& value) {
-    std::string fault;
-    if (const auto address = ParseHttpAddress(value, fault)) request.prometheus = *address;
-    return fault;
-  };
-  AddChecked(app, "--prometheus", store,
-             "Address of Prometheus, or of a server with its HTTP API: "
-             "http[s]://HOST[:PORT][/PREFIX].")
-      ->default_str(request.prometheus.Text());
-  AddHttpConfigFlag(app, request.http_config_file);
-  AddLabelFlags(app, request.wanted);
-  AddLabelFlag(app, "--cluster", "cluster", "Cluster", request.wanted);
-  app.add_flag("--json", request.is_json, "Print one JSON object.");
-}
-
-Command JobCommand() {
-  const auto request = std::make_shared<JobRequest>();
-  return {.name = "job",
-          .help = "Print what Prometheus has of a job: firing alerts, and what the rules recorded.",
-          .add_flags = [request](CLI::App& app) { AddJobFlags(app, *request); },
-          .run =
-              [request](const Options&) {
-                const AskPrometheus ask =
-                    PrometheusAt(request->prometheus, ReadHttpConfig(request->http_config_file));
-                return Print(AnswerAbout(*request, ask, Terminal::columns()));
-              }};
 }
 
 Command DoctorCommand() {

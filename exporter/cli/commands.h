@@ -17,7 +17,7 @@ class Option;
 
 namespace nccl_exporter::exporter {
 
-struct JobRequest;
+struct ReportRequest;
 struct TraceRequest;
 struct WaitRequest;
 
@@ -34,18 +34,20 @@ struct Command {
 Command TopCommand();
 Command InFlightCommand();
 Command DoctorCommand();
-Command JobCommand();
+Command ReportCommand();
 Command WaitCommand();
 Command TraceCommand();
 Command TraceMergeCommand();
 Command TraceSummaryCommand();
 
 // Flags of commands. The requests outlive the app.
-void AddJobFlags(CLI::App& app, JobRequest& request);
+void AddReportFlags(CLI::App& app, ReportRequest& request);
 void AddTraceFlags(CLI::App& app, TraceRequest& request);
 void AddWaitFlags(CLI::App& app, WaitRequest& request);
 // --job, --namespace and --uid, into labels of series, for commands about a job.
 void AddLabelFlags(CLI::App& app, std::map<std::string, std::string>& wanted);
+CLI::Option* AddLabelFlag(CLI::App& app, const std::string& name, const char* label,
+                          const std::string& help, std::map<std::string, std::string>& wanted);
 void AddHttpConfigFlag(CLI::App& app, std::string& file);
 // --daemon, for commands that show findings.
 void AddDaemonFlag(CLI::App& app, std::string& daemon);

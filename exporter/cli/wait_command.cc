@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "exporter/cli/commands.h"
-#include "exporter/cli/job/http_config.h"
+#include "exporter/cli/report/http_config.h"
 #include "exporter/cli/waiting.h"
 #include "exporter/text/duration_text.h"
 

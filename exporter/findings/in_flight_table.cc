@@ -109,10 +109,10 @@ std::string NothingFoundText(const Judgement& judgement) {
     text +=
         fmt::format(" Late ranks can be found in {}.", DurationText(judgement.learning_seconds));
   if (judgement.across_nodes == 0)
-    return text + " Not judged here: bandwidth. The alerts do: see nccl-exporter job.";
+    return text + " Not judged here: bandwidth. The alerts do: see nccl-exporter report.";
   return text + fmt::format(
                     " Not judged here: bandwidth, and the network of {} across nodes. The "
-                    "alerts do: see nccl-exporter job.",
+                    "alerts do: see nccl-exporter report.",
                     CountText(judgement.across_nodes, "communicator"));
 }
 

@@ -18,7 +18,7 @@ std::string WriteNewFile(const std::string& path, std::string_view content) {
   if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     return path + (S_ISLNK(status.st_mode)
                        ? ": it is a link, which is not followed"
-                       : ": it is no regular file; without -o the trace goes to standard output");
+                       : ": it is no regular file");
   }
   // SIGINT and its like wait until the file is whole, or gone.
   sigset_t all, before;

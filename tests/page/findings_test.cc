@@ -118,7 +118,7 @@ TEST_F(PageTest, SaysWhatWasLookedAtWhereNothingIsFound) {
   EXPECT_EQ(Text("#headline"),
             "Nothing found in the last 5 min: 12 communicators, 1,204 operations compared. Not "
             "judged here: bandwidth, and the network of 4 communicators across nodes. The alerts "
-            "do: see nccl-exporter job.");
+            "do: see nccl-exporter report.");
   EXPECT_EQ(Evaluate("document.title"), "node-1 – nccl-exporter");
   EXPECT_EQ(Text("#state"), "nothing found on this node");
   EXPECT_EQ(Evaluate("document.getElementById('lamp').className"), "lamp good");

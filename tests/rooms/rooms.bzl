@@ -18,7 +18,7 @@ ROOMS = [
     "exporter/cli",
     "exporter/cli/client",
     "exporter/cli/doctor",
-    "exporter/cli/job",
+    "exporter/cli/report",
     "exporter/exposition",
     "exporter/findings",
     "exporter/findings/testing",

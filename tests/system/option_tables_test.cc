@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "exporter/cli/job/job_report.h"
 #include "exporter/cli/options.h"
 #include "plugin/options.h"
 
@@ -40,13 +39,6 @@ TEST(OptionTables, ShowTheVariablesOfThePlugin) {
     table += RowOf(row.name, row.default_text, row.help);
   }
   ExpectIn("docs/plugin.md", table);
-}
-
-TEST(OptionTables, ShowTheSeriesOfAJob) {
-  for (const std::string_view name : exporter::kRecorded) {
-    ExpectIn("deploy/prometheus/nccl-exporter.rules.yml", "- record: " + std::string(name) + "\n");
-    ExpectIn("docs/daemon.md", "`" + std::string(name) + "`");
-  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instant queries of Prometheus' HTTP API, as Thanos, Mimir and VictoriaMetrics have it as well.
+// Queries of Prometheus' HTTP API, as Thanos, Mimir and VictoriaMetrics have it as well.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 #include "exporter/cli/client/http_address.h"
 #include "exporter/cli/client/plain_get.h"
-#include "exporter/cli/job/http_config.h"
+#include "exporter/cli/report/http_config.h"
 
 namespace nccl_exporter::exporter {
 
@@ -25,10 +25,16 @@ inline constexpr size_t kMostWarnings = 4;
 
 using SampleLabels = std::map<std::string, std::string>;
 
-struct Sample {
-  SampleLabels labels;
+struct Point {
   double time = 0;  // seconds since the epoch, of the server
   double value = 0;
+};
+
+struct Sample {
+  SampleLabels labels;
+  double time = 0;  // of the last point where there are several
+  double value = 0;
+  std::vector<Point> points = {};  // of a query for a range: `x[1h]`, `f(x)[1h:1m]`
 
   // Empty if it has no such label, as for Prometheus.
   const std::string& Label(const std::string& name) const;
@@ -43,12 +49,14 @@ struct QueryAnswer {
   std::vector<std::string> warnings = {};
 };
 
-using AskPrometheus = std::function<QueryAnswer(const std::string& query)>;
+// `time`: of the answer, seconds since the epoch; 0: now.
+using AskPrometheus = std::function<QueryAnswer(const std::string& query, double time)>;
 // Asks the server at `address`, for as long as kQueryPatience. Throws as SamplesIn().
 AskPrometheus PrometheusAt(HttpAddress address, HttpConfig config);
 
-// The vector in an answer, from the server that `where` names. Pure, for any thread. Values may be
-// anything, and labels any text. Throws std::runtime_error with one line where there is none.
+// The vector or the matrix in an answer, from the server that `where` names. Pure, for any thread.
+// Values may be anything, and labels any text. Throws std::runtime_error with one line where there
+// is none.
 QueryAnswer SamplesIn(const PlainAnswer& answer, const std::string& where);
 
 // As a value of a matcher in PromQL, with its quotes.

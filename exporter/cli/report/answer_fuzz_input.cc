@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "exporter/cli/client/plain_get.h"
-#include "exporter/cli/job/prometheus.h"
+#include "exporter/cli/report/prometheus.h"
 #include "exporter/testing/text_fuzz.h"
 
 namespace nccl_exporter::exporter::fuzz {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/cli/job/prometheus.h"
+#include "exporter/cli/report/prometheus.h"
 
 #include <fmt/format.h>
 
@@ -54,22 +54,33 @@ double NumberOf(const std::string& text) {
   return *number;
 }
 
-Sample SampleOf(const Json& one) {
+Point PointOf(const Json& value) {
+  return {.time = value.at(0).get<double>(), .value = NumberOf(value.at(1).get<std::string>())};
+}
+
+Sample SampleOf(const Json& one, bool is_matrix) {
   Sample sample;
   for (const auto& [name, value] : one.at("metric").items())
     sample.labels.emplace(name, value.get<std::string>());
-  const Json& value = one.at("value");
-  sample.time = value.at(0).get<double>();
-  sample.value = NumberOf(value.at(1).get<std::string>());
+  if (is_matrix) {
+    for (const Json& value : one.at("values")) sample.points.push_back(PointOf(value));
+  }
+  const Point last = !is_matrix              ? PointOf(one.at("value"))
+                     : sample.points.empty() ? Point()
+                                             : sample.points.back();
+  sample.time = last.time;
+  sample.value = last.value;
   return sample;
 }
 
 // Throws if `answer` is not as the API has it.
-Samples Vector(const Json& answer) {
+Samples SamplesOf(const Json& answer) {
   const Json& data = answer.at("data");
-  if (data.at("resultType") != "vector") throw std::invalid_argument("it is no vector");
+  const bool is_matrix = data.at("resultType") == "matrix";
+  if (!is_matrix && data.at("resultType") != "vector")
+    throw std::invalid_argument("it is neither a vector nor a matrix");
   Samples samples;
-  for (const Json& one : data.at("result")) samples.push_back(SampleOf(one));
+  for (const Json& one : data.at("result")) samples.push_back(SampleOf(one, is_matrix));
   std::ranges::stable_sort(samples, {}, &Sample::labels);
   return samples;
 }
@@ -116,7 +127,7 @@ QueryAnswer SamplesIn(const PlainAnswer& answer, const std::string& where) {
   try {
     const Json json = Json::parse(answer.body, refuse_depth);
     if (json.value("status", "") == "success" && answer.status == kOk)
-      return {.samples = Vector(json), .warnings = WarningsOf(json)};
+      return {.samples = SamplesOf(json), .warnings = WarningsOf(json)};
     fault = fmt::format("{} answers: {}", where, json.value("error", "no reason"));
   } catch (const std::exception& wrong) {
     fault = answer.status == kOk
@@ -127,9 +138,11 @@ QueryAnswer SamplesIn(const PlainAnswer& answer, const std::string& where) {
 }
 
 AskPrometheus PrometheusAt(HttpAddress address, HttpConfig config) {
-  return [address = std::move(address), config = std::move(config)](const std::string& query) {
+  return [address = std::move(address), config = std::move(config)](const std::string& query,
+                                                                    double time) {
+    const std::string at = time > 0 ? fmt::format("&time={:.3f}", time) : "";
     const PlainAnswer answer = PlainGet({.server = address,
-                                         .path = "/api/v1/query?query=" + Escaped(query),
+                                         .path = "/api/v1/query?query=" + Escaped(query) + at,
                                          .patience = kQueryPatience,
                                          .most_bytes = kMostQueryBytes,
                                          .host_field = address.HostField(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/cli/job/prometheus.h"
+#include "exporter/cli/report/prometheus.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,6 +42,20 @@ TEST(PrometheusTest, AnInstantQueryHasLabelsTimesAndValues) {
   EXPECT_EQ(answer.samples[2].Label("gpu"), "");
   EXPECT_EQ(answer.samples[2].time, 1700000000.123);
   EXPECT_EQ(answer.samples[2].value, 17);
+}
+
+TEST(PrometheusTest, ARangeHasThePointsOfEachSeries) {
+  const QueryAnswer answer =
+      SamplesIn(Answer(R"({"status":"success","data":{"resultType":"matrix","result":[)"
+                       R"({"metric":{"comm":"1"},"values":[[1700000000,"2"],[1700000015,"3"]]},)"
+                       R"({"metric":{"comm":"2"},"values":[]}]}})"),
+                "");
+  ASSERT_EQ(answer.samples.size(), 2u);
+  ASSERT_EQ(answer.samples[0].points.size(), 2u);
+  EXPECT_EQ(answer.samples[0].points[0].time, 1700000000);
+  EXPECT_EQ(answer.samples[0].value, 3);
+  EXPECT_EQ(answer.samples[0].time, 1700000015);
+  EXPECT_TRUE(answer.samples[1].points.empty());
 }
 
 std::vector<std::string> WarningsOf(const std::string& fields) {
@@ -94,7 +108,8 @@ TEST(PrometheusTest, AnswersOfOtherServersAreNotUnderstood) {
   for (
       const char* const body :
       {"", "<html>", "[]", "{}", R"({"status":"success"})",
-       R"({"status":"success","data":{"resultType":"matrix","result":[]}})",
+       R"({"status":"success","data":{"resultType":"scalar","result":[1,"1"]}})",
+       R"({"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"value":[1,"1"]}]}})",
        R"({"status":"success","data":{"resultType":"vector","result":[{}]}})",
        R"({"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":1},"value":[1,"1"]}]}})",
        R"({"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"x"]}]}})",

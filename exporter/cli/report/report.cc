@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/cli/report/report.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "exporter/findings/words.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using Json = nlohmann::json;
+
+// A report has six levels. More would only cost memory.
+constexpr int kMostLevels = 16;
+
+// All texts as text that a terminal only shows.
+Json Clean(const Json& json) {
+  if (json.is_string()) return PrintablePath(json.get_ref<const std::string&>());
+  Json clean = json;
+  if (json.is_array()) {
+    std::ranges::transform(json, clean.begin(), Clean);
+  } else if (json.is_object()) {
+    clean = Json::object();
+    for (const auto& [name, value] : json.items()) clean[PrintablePath(name)] = Clean(value);
+  }
+  return clean;
+}
+
+std::string LineOf(const Json& json) {
+  return Clean(json).dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Point, time, value)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Job, labels, names, processes, trouble, waiting_gpus)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReportTraffic, comm, comm_name, collective, ranks, operations,
+                                   timed_operations, bytes, busy_seconds, least_seconds)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReportEvent, name, severity, text, labels, times, gpu_seconds)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReportFact, name, value, processes, on)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReportLoss, cause, operations)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Report, schema, source, job, from, to, gpu_seconds, nodes,
+                                   knows_waiting, waiting_gpu_seconds, gpus, waiting, traffic,
+                                   waited_for, events, facts, losses, warnings)
+
+bool Report::Differs(const ReportFact& fact) const {
+  return std::ranges::count(facts, fact.name, &ReportFact::name) > 1;
+}
+
+std::string ReportJson(const Report& report) { return LineOf(report); }
+
+Report ReportIn(std::string_view json) {
+  const auto refuse_depth = [](int depth, Json::parse_event_t, Json&) {
+    if (depth > kMostLevels) throw std::invalid_argument("it has too many levels");
+    return true;
+  };
+  try {
+    const Json read = Clean(Json::parse(json, refuse_depth));
+    const std::string schema = read.at("schema").get<std::string>();
+    const size_t major = kReportSchema.find('.') + 1;
+    if (schema.substr(0, major) != kReportSchema.substr(0, major))
+      throw std::invalid_argument("its schema is " + schema);
+    return read.get<Report>();
+  } catch (const std::exception& wrong) {
+    throw std::runtime_error("it is no report: " + PrintablePath(wrong.what()));
+  }
+}
+
+std::string JobsJson(const std::vector<Job>& jobs, const std::vector<std::string>& warnings) {
+  return LineOf({{"warnings", warnings}, {"jobs", jobs}});
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/cli/report/report_of_node.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "exporter/cli/report/report_text.h"
+#include "exporter/findings/testing/hand_made_node.h"
+#include "proto/loss.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double kLifeSeconds = 3600;
+
+// Four ranks, each for an hour in AllReduces, and the last one for less.
+class ReportOfNodeTest : public testing::Test {
+ protected:
+  ReportOfNodeTest() : node_(4) {
+    node_.AddCommunicator("world", {0, 1, 2, 3});
+    for (size_t i = 0; i < 4; ++i) {
+      Count(i, i == 3 ? 100 : 400);
+      node_.Of(i, "world").created_realtime_ns = kNow - 3600 * kSecond;
+    }
+  }
+
+  void Count(size_t process, uint64_t seconds, Function function = Function::kAllReduce) {
+    node_.Of(process, "world").functions.Change(static_cast<size_t>(function)).sizes[3] = {
+        .operations = 1000,
+        .bytes = uint64_t{1} << 30,
+        .timed_operations = 1000,
+        .timed_bytes = uint64_t{1} << 30,
+        .busy_ns = seconds * 1000000000};
+  }
+  Report Of(const Judgement& judgement = {}) const {
+    const std::vector<Job> jobs = JobsOf(node_.node);
+    return ReportOfNode(node_.node, judgement, jobs.at(0), {}, "node-1");
+  }
+  void Kill() {
+    for (collector::ProcessSnapshot& process : node_.node.processes) process.is_alive = false;
+  }
+
+  HandMadeNode node_;
+};
+
+TEST_F(ReportOfNodeTest, RanksWaitForTheOneWithTheLeastTime) {
+  const Report report = Of();
+  EXPECT_EQ(report.gpu_seconds, 4 * kLifeSeconds);
+  EXPECT_TRUE(report.knows_waiting);
+  EXPECT_DOUBLE_EQ(report.waiting_gpu_seconds, 900);
+  ASSERT_EQ(report.waited_for.size(), 1u);
+  EXPECT_EQ(report.waited_for[0].labels.at("global_rank"), "3");
+  EXPECT_DOUBLE_EQ(report.waited_for[0].gpu_seconds, 900);
+  ASSERT_EQ(report.traffic.size(), 1u);
+  EXPECT_EQ(report.traffic[0].operations, 4000);
+  EXPECT_EQ(report.traffic[0].bytes, 4.0 * (1 << 30));
+  EXPECT_EQ(report.traffic[0].busy_seconds, 1300);
+  EXPECT_EQ(report.traffic[0].least_seconds, 100);
+}
+
+// Waits that the median rank does not share, and stages of a pipeline.
+TEST_F(ReportOfNodeTest, JitterAndPipelinesAreNoWaits) {
+  Count(3, 380);
+  EXPECT_EQ(Of().waiting_gpu_seconds, 0);
+  Count(3, 100);
+  Count(2, 1, Function::kSend);
+  EXPECT_EQ(Of().waiting_gpu_seconds, 0);
+  EXPECT_FALSE(Of().knows_waiting);
+}
+
+TEST_F(ReportOfNodeTest, AFindingOfTheJobIsAnEventForEachCulprit) {
+  node_.Start({0, 1, 2}, "world", 600);
+  Judgement judgement = NodeJudge().Judge(node_.node);
+  ASSERT_FALSE(judgement.findings.empty());
+  const Report report = Of(judgement);
+  ASSERT_FALSE(report.events.empty());
+  EXPECT_EQ(report.events[0].name, "hang_culprit");
+  EXPECT_EQ(report.events[0].labels.at("global_rank"), "3");
+  EXPECT_NEAR(report.waiting_gpu_seconds, 900 + 3 * 600, 3) << "and it is in no sum of times";
+  EXPECT_THAT(ReportText(report, 0), HasSubstr("global rank 3"));
+  for (Finding& finding : judgement.findings) finding.uid = 7;
+  EXPECT_TRUE(Of(judgement).events.empty()) << "of another user";
+}
+
+TEST_F(ReportOfNodeTest, KilledProcessesShowWhoTheyWaitedFor) {
+  node_.Start({0, 1, 2}, "world", 600);
+  Kill();
+  const Report report = Of();
+  ASSERT_EQ(report.events.size(), 1u);
+  EXPECT_EQ(report.events[0].name, "hang_culprit");
+  EXPECT_EQ(report.events[0].severity, "info");
+  EXPECT_THAT(report.events[0].text, HasSubstr("If it hung until it was killed: "));
+  EXPECT_EQ(report.events[0].labels.at("global_rank"), "3");
+  EXPECT_DOUBLE_EQ(report.waiting_gpu_seconds, 900) << "how long is not known";
+  EXPECT_NEAR(report.to, static_cast<double>(kNow) / 1e9 - 600, 1) << "the last progress";
+}
+
+TEST_F(ReportOfNodeTest, JobsOfOthersAreLeftOut) {
+  node_.AddProcess(0, "99");
+  const std::vector<Job> jobs = JobsOf(node_.node);
+  ASSERT_EQ(jobs.size(), 2u);
+  EXPECT_TRUE(jobs[0].Has({{"nccl_job", "4712"}, {"namespace", ""}}));
+  EXPECT_EQ(jobs[0].processes, 4u);
+  EXPECT_EQ(jobs[1].processes, 1u);
+  EXPECT_EQ(Of().gpu_seconds, 4 * kLifeSeconds);
+}
+
+TEST_F(ReportOfNodeTest, LossesAndVariablesThatDifferAreListed) {
+  node_.node.processes[1].losses[static_cast<size_t>(Loss::kInFlightFull)] = 5;
+  for (collector::ProcessSnapshot& process : node_.node.processes)
+    process.identity.emplace_back("label:team", process.pid == 1002 ? "b" : "a");
+  const Report report = Of();
+  ASSERT_EQ(report.losses.size(), 1u);
+  EXPECT_EQ(report.losses[0].cause, "in_flight_full");
+  EXPECT_EQ(report.losses[0].operations, 5);
+  const auto team = std::ranges::find(report.facts, "b", &ReportFact::value);
+  ASSERT_NE(team, report.facts.end());
+  EXPECT_EQ(team->name, "team");
+  EXPECT_TRUE(report.Differs(*team));
+  EXPECT_THAT(team->on, testing::ElementsAre("global rank 2"));
+}
+
+}  // namespace
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/cli/report/report_of_prometheus.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <utility>
+
+#include "exporter/cli/report/report_request.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+constexpr double kNow = 1700000100;  // 2023-11-14T22:15:00Z
+constexpr double kBegin = kNow - 3600;
+constexpr double kStep = 15;  // the 240th part of the hour that the job ran
+
+constexpr const char *kJobs = "(group by (cluster, namespace, nccl_job, uid, slurm_job_name,",
+                     *kAlive = "count(nccl_process_halted{",
+                     *kWaiting = "avg_over_time(job:nccl_wait",
+                     *kWaitedFor = "comm_rank:nccl_waited_for", *kTargets = "group by (instance)",
+                     *kAlerts = "ALERTS{alertstate=\"firing\",alertname=~\"NCCL.+\",",
+                     *kDaemonAlerts = "NCCLExporter(Down|", *kKinds = "count without",
+                     *kTraffic = "nccl_(collective|p2p", *kLeast = "min by (comm, collective)",
+                     *kLosses = "(events_dropped|";
+
+// A Prometheus that answers a query by the text that it has. It knows job 4711 of 8 processes,
+// which ran for the last hour.
+class ReportOfPrometheusTest : public testing::Test {
+ protected:
+  ReportOfPrometheusTest() {
+    Add(kJobs,
+        {{"nccl_job", "4711"}, {"slurm_job_name", "llm"}, {"uid", "1000"}, {"namespace", "ai"}}, 8);
+    AddPoints(kAlive, {}, kBegin, kNow, 8);
+    Add(kTargets, {{"instance", "10.0.0.1:9828"}}, 1);
+  }
+
+  void Add(const std::string& query, SampleLabels labels, double value) {
+    answers_[query].push_back({.labels = std::move(labels), .time = kNow, .value = value});
+  }
+  void AddPoints(const std::string& query, SampleLabels labels, double from, double to,
+                 double value) {
+    Sample sample{.labels = std::move(labels), .time = to, .value = value};
+    for (double time = from; time < to; time += kStep) sample.points.push_back({time, value});
+    answers_[query].push_back(std::move(sample));
+  }
+  static SampleLabels RankOf(int rank, SampleLabels more = {}) {
+    more.merge(SampleLabels{{"global_rank", std::to_string(rank)},
+                            {"gpu", std::to_string(rank % 4)},
+                            {"hostname", "node-" + std::to_string(rank / 4)},
+                            {"instance", "10.0.0.1:9828"},
+                            {"nccl_job", "4711"}});
+    return more;
+  }
+
+  QueryAnswer Answer(const std::string& query, double time) {
+    queries_.emplace_back(query, time);
+    if (!fault_.empty()) throw std::runtime_error(fault_);
+    QueryAnswer answer{.samples = {}, .warnings = warnings_};
+    for (const auto& [part, samples] : answers_) {
+      if (query.find(part) == std::string::npos) continue;
+      // Counts from before are asked for at the begin.
+      if ((part == kTraffic || part == kLosses) && time < kNow - 10) continue;
+      answer.samples = samples;
+    }
+    return answer;
+  }
+  ReportAnswer Ask(const ReportRequest& request = {.wanted = {{"nccl_job", "4711"}}}) {
+    return AnswerOfPrometheus(
+        request, [&](const std::string& query, double time) { return Answer(query, time); }, kNow);
+  }
+  std::string FaultOf(const ReportRequest& request) {
+    try {
+      return Ask(request).Text(0);
+    } catch (const std::runtime_error& wrong) {
+      return wrong.what();
+    }
+  }
+
+  std::map<std::string, Samples> answers_;
+  std::vector<std::pair<std::string, double>> queries_;
+  std::vector<std::string> warnings_;
+  std::string fault_;
+};
+
+TEST_F(ReportOfPrometheusTest, WaitsAndTheRanksThatCausedThemAreSums) {
+  AddPoints(kWaiting, {}, kBegin, kNow, 0.7);
+  AddPoints(kWaitedFor, RankOf(3), kNow - 600, kNow, 0.1);
+  AddPoints(kWaitedFor, RankOf(5), kBegin, kBegin + 600, 4);
+  AddPoints(kWaitedFor, RankOf(5), kNow - 600, kNow, 1);
+  auto& of_5 = answers_[kWaitedFor][1].points;  // one series with a gap
+  of_5.insert(of_5.end(), answers_[kWaitedFor][2].points.begin(),
+              answers_[kWaitedFor][2].points.end());
+  answers_[kWaitedFor].pop_back();
+  const Report report = *Ask().report;
+  EXPECT_NEAR(report.gpu_seconds, 8 * 3600, 288);
+  EXPECT_TRUE(report.knows_waiting);
+  EXPECT_NEAR(report.waiting_gpu_seconds, 0.7 * 3600, 25);
+  ASSERT_EQ(report.waited_for.size(), 2u);
+  EXPECT_EQ(report.waited_for[0].labels.at("global_rank"), "5") << "it cost most";
+  EXPECT_NEAR(report.waited_for[0].gpu_seconds, 3000, 5 * kStep);
+  EXPECT_THAT(report.waited_for[0].times,
+              ElementsAre(Pair(kBegin, kBegin + 600 - kStep), Pair(kNow - 600, kNow - kStep)));
+}
+
+TEST_F(ReportOfPrometheusTest, AlertsHaveTheTimesInWhichTheyFiredAndNamesOfRanks) {
+  AddPoints(kAlerts, RankOf(5, {{"alertname", "NCCLHangCulprit"}, {"severity", "critical"}}),
+            kNow - 480, kNow, 1);
+  AddPoints(kAlerts, RankOf(5, {{"alertname", "NCCLStragglerRank"}, {"severity", "warning"}}),
+            kBegin, kBegin + 600, 1);
+  AddPoints(kDaemonAlerts, {{"alertname", "NCCLExporterDown"}, {"instance", "10.0.0.1:9828"}},
+            kNow - 60, kNow, 1);
+  AddPoints(kDaemonAlerts, {{"alertname", "NCCLExporterDown"}, {"instance", "of-another:9828"}},
+            kNow - 60, kNow, 1);
+  const ReportAnswer answer = Ask();
+  const std::vector<ReportEvent>& events = answer.report->events;
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[0].name, "NCCLStragglerRank");
+  EXPECT_THAT(events[0].times, ElementsAre(Pair(kBegin, kBegin + 600 - kStep)));
+  EXPECT_EQ(events[1].name, "NCCLHangCulprit");
+  EXPECT_EQ(events[1].labels.count("nccl_job"), 0u) << "the report is of one job";
+  EXPECT_EQ(events[2].name, "NCCLExporterDown");
+  const std::string text = answer.Text(0);
+  EXPECT_THAT(text, HasSubstr("22:07:00 to 22:14:45: a hang, by global rank 5 (GPU 1, node-1)."));
+  EXPECT_THAT(text, testing::Not(HasSubstr("No alert fired")));
+}
+
+TEST_F(ReportOfPrometheusTest, TrafficIsCountedInTheTimeByCommunicatorAndFunction) {
+  const auto count = [&](const char* name, double value) {
+    Add(kTraffic,
+        {{"__name__", name}, {"comm", "1"}, {"comm_name", "dp"}, {"collective", "AllReduce"}},
+        value);
+  };
+  count("nccl_collective_operations_total", 100);
+  count("nccl_collective_timed_operations_total", 100);
+  count("nccl_collective_bytes_total", 1 << 20);
+  count("nccl_collective_busy_seconds_total", 80);
+  Add(kTraffic, {{"__name__", "nccl_p2p_send_operations_total"}, {"comm", "2"}}, 7);
+  Add(kLeast, {{"comm", "1"}, {"collective", "AllReduce"}}, 4);
+  Add("count by (comm, collective)", {{"comm", "1"}, {"collective", "AllReduce"}}, 8);
+  const ReportAnswer answer = Ask();
+  ASSERT_EQ(answer.report->traffic.size(), 2u);
+  const ReportTraffic& row = answer.report->traffic[0];
+  EXPECT_EQ(row.comm_name, "dp");
+  EXPECT_EQ(row.operations, 100);
+  EXPECT_EQ(row.ranks, 8u);
+  EXPECT_EQ(answer.report->traffic[1].collective, "Send");
+  const std::string text = answer.Text(0);
+  EXPECT_THAT(text, HasSubstr("dp            AllReduce      8         100  1.0 MiB"));
+  EXPECT_THAT(text, HasSubstr("80 GPU s   60.0 %  800.00 ms  100.0 %\n"));
+}
+
+TEST_F(ReportOfPrometheusTest, LabelsThatDifferNameTheRanksOfTheRarerValue) {
+  Add(kKinds, {{"plugin_version", "0.1.0"}, {"team", "a"}, {"nccl_job", "4711"}}, 7);
+  Add(kKinds, {{"plugin_version", "0.0.9"}, {"team", "a"}, {"nccl_job", "4711"}}, 1);
+  Add("plugin_version=\"0.0.9\"", RankOf(5), 1);
+  const ReportAnswer answer = Ask();
+  ASSERT_EQ(answer.report->facts.size(), 3u) << "the job's own labels are none";
+  EXPECT_EQ(answer.report->facts[0].value, "0.1.0");
+  EXPECT_THAT(answer.report->facts[1].on, ElementsAre("global rank 5 on node-1"));
+  EXPECT_FALSE(answer.report->Differs(answer.report->facts[2]));
+  EXPECT_THAT(answer.Text(0),
+              HasSubstr("plugin_version  0.0.9          1  global rank 5 on node-1"));
+}
+
+TEST_F(ReportOfPrometheusTest, WithoutRulesOrGpuTimesWaitsAreNotKnown) {
+  const ReportAnswer answer = Ask();
+  EXPECT_FALSE(answer.report->knows_waiting);
+  EXPECT_THAT(answer.Text(0), HasSubstr("Waits are not known"));
+}
+
+TEST_F(ReportOfPrometheusTest, QueriesAreOfTheJobInTheTimeInWhichItRan) {
+  AddPoints(kWaiting, {}, kBegin, kNow, 0.7);
+  Ask();
+  for (const auto& [query, time] : queries_) {
+    if (query.find(kDaemonAlerts) != std::string::npos) continue;
+    EXPECT_THAT(query, HasSubstr("nccl_job=\"4711\"")) << query;
+  }
+  EXPECT_THAT(queries_[0].first, HasSubstr("[86400000ms]"));
+  EXPECT_THAT(queries_.back().first, HasSubstr("_total\",cluster=\"\",namespace=\"ai\""));
+  EXPECT_NEAR(queries_.back().second, kBegin, 60) << "what was counted before";
+}
+
+TEST_F(ReportOfPrometheusTest, WithoutALabelJobsInTroubleComeFirst) {
+  Add(kJobs, {{"nccl_job", "4712"}, {"uid", "1000"}}, 16);
+  Add("group by (cluster, namespace, nccl_job, uid, alertname, severity)",
+      {{"nccl_job", "4712"},
+       {"uid", "1000"},
+       {"alertname", "NCCLHangCulprit"},
+       {"severity", "critical"}},
+      1);
+  Add("sum by (cluster, namespace, nccl_job, uid)", {{"nccl_job", "4712"}, {"uid", "1000"}}, 15);
+  const ReportAnswer answer = Ask({});
+  EXPECT_FALSE(answer.report);
+  EXPECT_EQ(answer.Text(0),
+            "JOB   NAME  NAMESPACE  USER  PROCESSES  GPUS WAIT  ALERT\n"
+            "4712                   1000         16       15.0  NCCLHangCulprit\n"
+            "4711  llm   ai         1000          8\n"
+            "Choose one with --job, --namespace, --cluster and --uid. An empty value is a job "
+            "without it.\n");
+  EXPECT_EQ(nlohmann::json::parse(answer.Json())["jobs"][0]["trouble"], "NCCLHangCulprit");
+  EXPECT_THAT(queries_[0].first, HasSubstr("[300000ms]")) << "jobs of now";
+  EXPECT_TRUE(Ask({.wanted = {{"nccl_job", "4712"}}}).report);
+}
+
+TEST_F(ReportOfPrometheusTest, AFaultIsOneLine) {
+  EXPECT_THAT(FaultOf({.wanted = {{"nccl_job", "99"}}}),
+              HasSubstr("no job has nccl_job='99'; there is job 4711 (llm) of user 1000"));
+  warnings_ = {"store-1: timeout"};
+  EXPECT_THAT(FaultOf({.wanted = {{"nccl_job", "99"}}}),
+              HasSubstr("; the answer is incomplete: store-1: timeout"));
+  EXPECT_THAT(FaultOf({.wanted = {{"nccl_job", "4711"}}}),
+              HasSubstr("The answer is incomplete: store-1: timeout."));
+  fault_ = "cannot reach";
+  EXPECT_EQ(FaultOf({}), "cannot reach");
+}
+
+TEST(MomentTest, IsADateOrTheLastTimeOfDay) {
+  EXPECT_EQ(MomentIn("2023-11-14T22:15", 0), kNow);
+  EXPECT_EQ(MomentIn("2023-11-14 22:15:01Z", 0), kNow + 1);
+  EXPECT_EQ(MomentIn("22:14", kNow), kNow - 60);
+  EXPECT_EQ(MomentIn("22:16", kNow), kNow + 60 - 86400);
+  for (const char* const text : {"", "3", "now", "22:15 PM", "2023-11-14", "25:00"})
+    EXPECT_EQ(MomentIn(text, kNow), std::nullopt) << text;
+}
+
+TEST(MomentTest, ATimeSpanEndsNow) {
+  const auto length = [](const ReportRequest& request) { return TimeOf(request, kNow).seconds(); };
+  EXPECT_EQ(length({}), kListSeconds);
+  EXPECT_EQ(length({.wanted = {{"uid", "1"}}}), kReportSeconds);
+  EXPECT_EQ(length({.at = kNow - 300}), kAroundSeconds + 300) << "the future is not known";
+  EXPECT_EQ(length({.since = std::chrono::hours(1)}), 3600);
+  EXPECT_EQ(length({.from = kNow - 60, .to = kNow - 30}), 30);
+  EXPECT_THROW(length({.from = kNow + 60}), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace nccl_exporter::exporter
