@@ -130,7 +130,7 @@ TEST_F(PageTest, SaysWhatWasLookedAtWhereNothingIsFound) {
   EXPECT_EQ(Text("#headline"),
             "Nothing found in the last 2 min: 1 communicator, 3 operations compared. Late ranks "
             "can be found in 3 min. Not judged here: bandwidth. The alerts do: see "
-            "nccl-exporter job.");
+            "nccl-exporter report.");
   EXPECT_EQ(Evaluate("document.getElementById('lamp').className"), "lamp good");
 }
 
