@@ -14,15 +14,13 @@ import tempfile
 import time
 import urllib.request
 
+from part_process import SCRATCH, Skip
+
 CANNOT_RUN = 77
 NOT_DONE = 124
 LIBRARIES = {'NCCL': ['libnccl.so.2'], 'CUDART': ['libcudart.so.13', 'libcudart.so.12'], 'CUBLAS': ['libcublas.so.13', 'libcublas.so.12']}
 RUN = 'import ctypes, sys; sys.exit(ctypes.CDLL(sys.argv[1]).RunProgram(*(text.encode() for text in sys.argv[2:])))'
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-
-
-class Skip(Exception):
-    """This machine does not have what a part needs."""
 
 
 class Failed(Exception):
@@ -124,9 +122,8 @@ class Machine:
 
     @contextlib.contextmanager
     def folder(self):
-        """A new folder in memory, where that is possible: jobs meet there, and segments lie there."""
-        where = '/dev/shm' if os.access('/dev/shm', os.W_OK) else None
-        folder = tempfile.mkdtemp(prefix='nccl-exporter-gpu-kit-', dir=where)
+        """A new folder: jobs meet there, and segments lie there. It is inside that of the part, which goes when the part has ended or was killed."""
+        folder = tempfile.mkdtemp(dir=os.environ[SCRATCH])
         try:
             yield folder
         finally:

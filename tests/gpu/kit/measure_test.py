@@ -190,8 +190,10 @@ ENDLESS = '''
 import subprocess, time
 def measure(machine, data, save):
     data['child'] = subprocess.Popen(['sleep', '1000']).pid
-    save()
-    time.sleep(1000)
+    with machine.folder() as folder:
+        data['folder'] = folder
+        save()
+        time.sleep(1000)
 LIMIT_SECONDS = 10
 '''
 CRASH = '''
@@ -242,6 +244,7 @@ class Parts(unittest.TestCase):
         self.assertEqual((self.found['right']['state'], self.found['right']['reason']), ('failed', 'it did not end within 10 s, and was killed'))
         while is_alive(self.found['right']['data']['child']):  # the kernel ends it soon
             time.sleep(0.01)
+        self.assertFalse(pathlib.Path(self.found['right']['data']['folder']).exists())
 
     def test_one_that_crashes_leaves_what_it_had_and_the_results_of_the_others(self):
         self.assertEqual((self.found['cost']['reason'], self.found['cost']['data']), ('it ended with status -11', {'half': 1}))

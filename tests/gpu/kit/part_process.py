@@ -3,15 +3,20 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 
-from machine import Skip
-
 SKIPPED = 77
+SCRATCH = 'GPU_KIT_SCRATCH'  # the folder of a part
+
+
+class Skip(Exception):
+    """This machine does not have what a part needs."""
 
 
 def write(path, content):
@@ -54,9 +59,11 @@ def run(name, arguments, path, log, limit_seconds):
     if path.exists():
         path.unlink()
     began = time.monotonic()
+    memory = '/dev/shm' if os.access('/dev/shm', os.W_OK) else None
+    scratch = tempfile.mkdtemp(prefix='nccl-exporter-gpu-kit-', dir=memory)
     with open(log, 'wb') as output:
         process = subprocess.Popen([sys.executable, *arguments, '--run-part', name, '--data', str(path)], stdout=output, stderr=output,
-                                   stdin=subprocess.DEVNULL, start_new_session=True)
+                                   stdin=subprocess.DEVNULL, start_new_session=True, env=dict(os.environ, **{SCRATCH: scratch}))
         state, reason = 'done', ''
         try:
             process.wait(limit_seconds)
@@ -65,6 +72,7 @@ def run(name, arguments, path, log, limit_seconds):
         finally:
             end_group(process.pid)
             process.wait()
+            shutil.rmtree(scratch, ignore_errors=True)
     data = json.loads(path.read_text()) if path.exists() else {}
     if not reason and process.returncode == SKIPPED:
         state, reason = 'skipped', data.get('skipped', '')
