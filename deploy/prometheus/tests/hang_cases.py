@@ -477,10 +477,17 @@ def a_killed_rank_that_the_others_go_on_without_at_once_is_not_named():
 
 
 def a_hang_of_a_job_that_has_left_a_communicator_is_told_of_the_other_one():
-    cluster = left_at(30, range(8))
+    """Also after ten minutes: a pause as long, with no rank that waits, is a hang of the one that it has left."""
+    cluster = left_at(45, range(5))
     cluster.hang(cluster.communicators[1], 1200, [0, 1, 2, 4, 5, 6, 7])
     hang = [alert('NCCLCollectiveHang'), culprit_alert(0, 3)]
-    return cluster, {21.75: [], 22.5: hang, 30: hang}
+    return cluster, {21.75: [], 22.5: hang, 30: hang} | every_evaluation(33, 45, hang)
+
+
+def a_hang_of_a_job_that_has_left_a_communicator_is_told_of_the_other_one_where_no_completion_is_seen():
+    cluster, expected = a_hang_of_a_job_that_has_left_a_communicator_is_told_of_the_other_one()
+    cluster.source = lambda rank: 'none'
+    return cluster, {minute: alerts + [NOT_JUDGED] for minute, alerts in expected.items() if minute < 35}
 
 
 def a_hang_is_told_though_a_rank_goes_on_in_another_communicator():

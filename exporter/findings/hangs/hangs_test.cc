@@ -912,6 +912,21 @@ TEST_F(AbandonedTest, AHangOfTheOtherCommunicatorIsTold) {
                                        IsKind(FindingKind::kAbandoned)));
 }
 
+// Regresses: after ten minutes, when it became critical, the ranks were in "another call": that of
+// the communicator which they had left.
+TEST_F(AbandonedTest, AHangOfTheOtherCommunicatorIsToldHoweverLongItLasts) {
+  MissCall(600);
+  GoOn(300);
+  job_.Start({0, 1, 2, 3, 4, 6, 7}, "fsdp2", 150);
+  job_.Wait(900);
+  EXPECT_THAT(Fresh(job_), ElementsAre(AllOf(IsKind(FindingKind::kHangCulprit),
+                                             Field(&Finding::communicator_name, "fsdp2")),
+                                       IsKind(FindingKind::kAbandoned)));
+  EXPECT_THAT(Culprits(Fresh(job_)), ElementsAre("5"));
+  for (const size_t rank : kAll) job_.HideCompletions(rank);
+  EXPECT_THAT(Culprits(Fresh(job_)), ElementsAre("5"));
+}
+
 TEST_F(AbandonedTest, WhereNoCompletionIsSeenAJobThatPausesDoesNotHang) {
   MissCall(900);
   for (const size_t rank : kAll) job_.HideCompletions(rank);

@@ -61,11 +61,8 @@ class JobJudge {
   void Judge() {
     for (GraphCommunicator& communicator : communicators_) FindStill(communicator);
     FindBusy();
-    for (GraphCommunicator& communicator : communicators_) {
-      FindHeld(communicator);
-      FindAbandoned(communicator);
-      FindUnseen(communicator);
-    }
+    for (GraphCommunicator& communicator : communicators_) FindHeld(communicator);
+    FindWaits();
     FindWaited();
     for (GraphCommunicator& communicator : communicators_) FindBehind(communicator);
     FindCulprits();
@@ -127,8 +124,36 @@ class JobJudge {
   // Whether the rank's GPU has made progress elsewhere, long after the communicator stood still.
   bool HasGoneOn(const GraphCommunicator& communicator, const GraphRank& rank) const {
     const int64_t youngest_ns = youngest_ns_.at(rank.gpu());
-    return youngest_ns <= times_.abandoned_for().count() &&
+    return (may_pause_ || youngest_ns <= times_.abandoned_for().count()) &&
            communicator.youngest_ns - youngest_ns >= times_.went_on().count();
+  }
+
+  // Finds those that wait, last in communicators that may be abandoned: a job that waits in another
+  // one pauses for that one, however long.
+  void FindWaits() {
+    may_pause_ = true;
+    const auto first_left =
+        std::stable_partition(communicators_.begin(), communicators_.end(),
+                              [&](const GraphCommunicator& c) { return !IsLeft(c); });
+    may_pause_ = false;
+    const auto find_in = [&](GraphCommunicator& communicator) {
+      FindAbandoned(communicator);
+      FindUnseen(communicator);
+    };
+    std::for_each(communicators_.begin(), first_left, find_in);
+    may_pause_ = std::any_of(communicators_.begin(), first_left, [](const GraphCommunicator& c) {
+      return Count(c, &GraphRank::waits) > 0;
+    });
+    std::for_each(first_left, communicators_.end(), find_in);
+  }
+
+  // Whether all ranks that may wait in it have gone on.
+  bool IsLeft(const GraphCommunicator& communicator) const {
+    return communicator.is_still &&
+           std::ranges::all_of(communicator.ranks, [&](const GraphRank& rank) {
+             const bool may_wait = rank.waits || !rank.rank.communicator->completion_is_known;
+             return !rank.Lives() || !may_wait || HasGoneOn(communicator, rank);
+           });
   }
 
   void FindHeld(GraphCommunicator& communicator) const {
@@ -386,6 +411,7 @@ class JobJudge {
   const Thresholds& times_;
   const int64_t threshold_ns_;
   const Suspects suspects_;
+  bool may_pause_ = false;                       // for any time, and has still gone on
   std::set<GpuOfProcess> busy_;                  // that make progress
   std::map<GpuOfProcess, int64_t> youngest_ns_;  // age of the latest progress of those that live
   // GPUs that wait, and the communicator in which they do; null: in several.
