@@ -143,6 +143,12 @@ def the_ranks_that_die_when_a_hung_job_is_ended_are_not_named():
     return cluster, {14: hang, 15.5: hang, 16.5: hang, 19.5: []}
 
 
+def the_ranks_that_die_when_a_hung_job_is_ended_are_not_named_where_no_completion_is_seen():
+    cluster, expected = the_ranks_that_die_when_a_hung_job_is_ended_are_not_named()
+    cluster.source = lambda rank: 'none'
+    return cluster, {minute: expected[minute] + [NOT_JUDGED] for minute in (14, 15.5, 16.5)}
+
+
 def the_ranks_of_a_node_that_is_gone_are_named_until_the_job_has_ended():
     cluster = tensor_and_data_parallel(60)
     cluster.scraped = lambda node, t: node != 2 or t <= 600

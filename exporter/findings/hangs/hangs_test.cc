@@ -757,6 +757,19 @@ TEST_F(HangTest, AKilledRankIsNamedWhereNoCompletionIsSeenAlsoAfterItsSegmentIsG
   EXPECT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("6"));
 }
 
+// Found with a job of 8: when it was ended, all ranks were "inside", the culprit as well.
+TEST_F(HangTest, TheCulpritIsNamedUntilTheJobHasEndedWhereNoCompletionIsSeen) {
+  Hangs hangs{Thresholds()};
+  MissCall(150);
+  for (const size_t rank : kAll) job_.HideCompletions(rank);
+  hangs.Record(job_.node);
+  for (const size_t rank : {1, 2, 7}) {
+    job_.node.processes[rank].is_alive = false;
+    hangs.Record(job_.node);
+    EXPECT_THAT(Culprits(hangs.Findings(job_.node)), ElementsAre("3")) << rank;
+  }
+}
+
 TEST_F(HangTest, APauseWhereNoCompletionIsSeenIsNone) {
   job_.Start(kAll, "fsdp", 600);
   for (const size_t rank : kAll) job_.HideCompletions(rank);

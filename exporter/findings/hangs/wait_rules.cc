@@ -194,15 +194,17 @@ class JobJudge {
   void FindUnseen(GraphCommunicator& communicator) {
     if (!communicator.is_still || communicator.is_abandoned) return;
     uint64_t min_started = std::numeric_limits<uint64_t>::max();
-    size_t here = 0, halted = 0;
+    size_t here = 0, halted = 0, missed = 0;
     for (const GraphRank& rank : communicator.ranks) {
       if (!rank.is_here) continue;
       ++here;
       halted += rank.rank.process->IsHalted();
+      missed += rank.rank.process->IsHalted() && !(rank.seen != nullptr && rank.seen->has_waited);
       min_started = std::min(min_started, StartedBy(rank));
     }
-    // Operations need the halted ranks. At the end of a job most are halted.
-    const bool some_halted = halted > 0 && 2 * halted < here;
+    // Operations need the halted ranks. At the end of a job most are halted, and in that of a hung
+    // one those that waited.
+    const bool some_halted = missed > 0 && 2 * halted < here;
     const bool some_absent = here < communicator.ranks.size();
     for (GraphRank& rank : communicator.ranks) {
       const bool has_waited = rank.seen != nullptr && rank.seen->has_waited;
