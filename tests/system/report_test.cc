@@ -251,13 +251,13 @@ TEST_P(ReportHangTest, NamesTheRankThatDoesNotCallAndNoOther) {
   const auto is_named = [&] {
     exporter::SleepMilliseconds(500);
     shown = Shown({Prometheus(), "--job=4711", "--since=5m"});
-    return !shown.is_null() && !Named(shown, "NCCLHangCulprit").empty();
+    return !shown.is_null() && !Named(shown, "NCCLHangCulprit").empty() &&
+           shown["waiting_gpu_seconds"] > 0;  // which the rules record more seldom
   };
   constexpr int kPatienceSeconds = 5;  // each of its looks takes half a second and more
   ASSERT_TRUE(exporter::Eventually(is_named, kPatienceSeconds))
       << shown << prometheus_->AllOutput();
   for (const std::string& rank : Named(shown, "NCCLHangCulprit")) EXPECT_EQ(rank, "5");
-  EXPECT_GT(shown["waiting_gpu_seconds"], 0);
   EXPECT_GT(shown["events"][0]["times"][0][0], shown["from"]);
   const json jobs = Shown({Prometheus()});
   EXPECT_THAT(jobs["jobs"][0]["trouble"].get<std::string>(), HasSubstr("Hang"));

@@ -18,8 +18,7 @@ namespace {
 
 // Points of a chart, and of a search for the time in which the job ran.
 constexpr double kPoints = 240, kSearchPoints = 3000;
-// Prometheus shows a value for this long. A gap of an alert that is longer ends it. The last counts
-// of a job, and alerts, may come so long after its end.
+// Prometheus shows a value for this long. A gap of an alert that is longer ends it.
 constexpr double kLookback = 300;
 // GPUs that wait for a rank. Less is jitter.
 constexpr const char* kLeastWaitedFor = "0.05";
@@ -108,18 +107,21 @@ std::vector<std::pair<double, double>> TimesOf(const std::vector<Point>& points,
   return times;
 }
 
-// A series without an end at the moment of the answer ended before. The processes that live are
-// those that are not halted, or are stopped only.
+// Processes that live are those that are not halted, or are stopped only. Ended ones are served for
+// some minutes more, so that a job of seconds is found in a week.
 void Asked::FindTime(Report& report) {
+  const auto narrow = [&](const std::string& expression) {
+    const double step = time_.seconds() / kSearchPoints;
+    const std::vector<Point> found = SumOf(Steps(expression, step));
+    if (found.empty()) return;
+    time_ = {.from = std::max(time_.from, found.front().time - step),
+             .to = std::min(time_.to, found.back().time + step)};
+  };
   const std::string alive = fmt::format(
       "count(nccl_process_halted{{{0}}} == 0 or nccl_process_stopped{{{0}}} == 1)", matchers_);
-  const double search = time_.seconds() / kSearchPoints;
-  const std::vector<Point> found = SumOf(Steps(alive, search));
-  if (!found.empty()) {
-    time_.from = std::max(time_.from, found.front().time - search);
-    until_ = std::min(time_.to, found.back().time + search + kLookback);
-    time_.to = std::min(time_.to, found.back().time + search);
-  }
+  narrow(fmt::format("count(nccl_process_halted{{{}}})", matchers_));
+  until_ = time_.to;
+  narrow(alive);
   step_ = time_.seconds() / kPoints;
   report.gpus = SumOf(Steps(alive, step_));
   // A process may have several GPUs.

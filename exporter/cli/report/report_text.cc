@@ -311,7 +311,9 @@ std::vector<std::string> SummaryOf(const Report& report) {
   }
   AddSentences(report, NamesHang, "a hang, by ", sentences);
   AddSentences(report, NamesSuspect, "a late rank, and at the same time ", sentences);
-  const auto is_worth = [](const ReportEvent& event) { return event.severity != "info"; };
+  const auto is_worth = [](const ReportEvent& event) {
+    return event.severity != "info" || NamesHang(event);
+  };
   if (std::ranges::none_of(report.events, is_worth))
     sentences.emplace_back("No alert fired and nothing was found.");
   return sentences;
