@@ -86,7 +86,7 @@ TEST_F(PageTest, NothingContradictsOrRepeatsTheHeadline) {
   EXPECT_THAT(Texts("#worst dt")[1], "Next") << "at 3 am it is the second question";
   EXPECT_THAT(Texts("th").dump(), testing::HasSubstr("global rank")) << "as the headline has it";
   Show("stopped");
-  EXPECT_EQ(Text("#tile-processes"), "7 of 8 run");
+  EXPECT_EQ(Text("#processes-title"), "Processes: 7 of 8 run");
 }
 
 TEST_F(PageTest, ShowsColoursAsTheyAreMeant) {
@@ -118,7 +118,7 @@ TEST_F(PageTest, SaysWhatWasLookedAtWhereNothingIsFound) {
   EXPECT_EQ(Text("#headline"),
             "Nothing found in the last 5 min: 12 communicators, 1,204 operations compared. Not "
             "judged here: bandwidth, and the network of 4 communicators across nodes. The alerts "
-            "do: see nccl-exporter job.");
+            "do: see nccl-exporter report.");
   EXPECT_EQ(Evaluate("document.title"), "node-1 – nccl-exporter");
   EXPECT_EQ(Text("#state"), "nothing found on this node");
   EXPECT_EQ(Evaluate("document.getElementById('lamp').className"), "lamp good");
@@ -130,7 +130,7 @@ TEST_F(PageTest, SaysWhatWasLookedAtWhereNothingIsFound) {
   EXPECT_EQ(Text("#headline"),
             "Nothing found in the last 2 min: 1 communicator, 3 operations compared. Late ranks "
             "can be found in 3 min. Not judged here: bandwidth. The alerts do: see "
-            "nccl-exporter job.");
+            "nccl-exporter report.");
   EXPECT_EQ(Evaluate("document.getElementById('lamp').className"), "lamp good");
 }
 

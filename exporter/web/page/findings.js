@@ -112,7 +112,7 @@ const quietText = (node) => {
   if (!seconds) return `No hang found on ${looked}. Late ranks are told when there is some history.`;
   return `Nothing found in the last ${roughly(seconds)}: ${looked}, ${whole(operations)} operations compared.` +
     (learning > 0 ? ` Late ranks can be found in ${roughly(learning)}.` : '') +
-    ` Not judged here: bandwidth${across ? `, and the network of ${counted(across, 'communicator')} across nodes` : ''}. The alerts do: see nccl-exporter job.`;
+    ` Not judged here: bandwidth${across ? `, and the network of ${counted(across, 'communicator')} across nodes` : ''}. The alerts do: see nccl-exporter report.`;
 };
 
 const worst = details();
