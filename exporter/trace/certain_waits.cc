@@ -28,10 +28,12 @@ struct Moment {
 OffsetBounds ApartNs(const Moment& from, const Moment& to, const ClockBounds& bounds) {
   const OffsetBounds of_from = bounds[from.clock].At(from.at_ns);
   const OffsetBounds of_to = bounds[to.clock].At(to.at_ns);
-  if (!of_from.is_known() || !of_to.is_known()) return {};
+  // A GPU's clock may count from 1970: its offset to a CPU's is beyond those of is_known().
+  for (const OffsetBounds& of : {of_from, of_to})
+    if (!IsKnown(of.least_ns) || !IsKnown(of.most_ns)) return {};
   // Two ranks may share a GPU: its clock has no uncertainty but for its ticks.
   const bool is_same = from.clock == to.clock;
-  const int64_t apart_ns = to.at_ns - from.at_ns;
+  const int64_t apart_ns = Clamped(to.at_ns - from.at_ns);
   return {.least_ns = apart_ns - kGpuTickNs + (is_same ? 0 : of_to.least_ns - of_from.most_ns),
           .most_ns = apart_ns + kGpuTickNs + (is_same ? 0 : of_to.most_ns - of_from.least_ns)};
 }

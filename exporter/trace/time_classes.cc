@@ -33,6 +33,15 @@ const TracedOperation& OperationOf(const TracedNodes& nodes, const Participation
   return member.place.CommunicatorIn(nodes).operations[member.operation];
 }
 
+// Ranks leave a collective at about the same time, so the one that enters last is in it for as much
+// shorter as the others wait. No clock is as exact; the bounds hold all the same.
+double WaitedNs(double duration_ns, double of_last_ns, const OffsetBounds& bounds) {
+  const double waited_ns =
+      std::clamp(duration_ns - of_last_ns, static_cast<double>(bounds.least_ns),
+                 static_cast<double>(bounds.most_ns));
+  return std::clamp(waited_ns, 0.0, duration_ns);
+}
+
 // `wait` is nothing where the order of the ranks is not certain.
 void AddMeeting(const TracedNodes& nodes, const Meeting& meeting, const CertainWait* wait,
                 CommunicatorTime& time) {
@@ -44,6 +53,8 @@ void AddMeeting(const TracedNodes& nodes, const Meeting& meeting, const CertainW
     is_one_call = is_one_call && operation.bytes == first.bytes;
     least_ns = std::min(least_ns, DurationNs(operation));
   }
+  const double last_ns =
+      wait == nullptr ? 0 : DurationNs(OperationOf(nodes, meeting.members[wait->last]));
   const uint64_t ranks = meeting.members.front().place.CommunicatorIn(nodes).ranks;
   const TimeClass together =
       meeting.members.size() == ranks ? TimeClass::kTransfer : TimeClass::kOutside;
@@ -54,10 +65,8 @@ void AddMeeting(const TracedNodes& nodes, const Meeting& meeting, const CertainW
       time.Of(TimeClass::kMismatch) += duration_ns;
       continue;
     }
-    const double waited_ns =
-        wait == nullptr
-            ? duration_ns - least_ns
-            : std::clamp(static_cast<double>(wait->waits_ns[i].Middle()), 0.0, duration_ns);
+    const double waited_ns = wait == nullptr ? duration_ns - least_ns
+                                             : WaitedNs(duration_ns, last_ns, wait->waits_ns[i]);
     time.Of(together) += duration_ns - waited_ns;
     if (wait == nullptr) {
       time.Of(TimeClass::kOrder) += waited_ns;

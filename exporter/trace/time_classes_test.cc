@@ -70,6 +70,31 @@ TEST(TimeClasses, ARankThatHasCalledAndEntersLateIsArrivalSkew) {
   EXPECT_LT(Share(time, TimeClass::kLaunchSkew), 0.05);
 }
 
+// Regression: the offset of such a clock to a CPU's was taken for unknown.
+TEST(TimeClasses, AGpuThatCountsFrom1970IsCompared) {
+  SimulatedJob job(Late(20 * kUs));
+  for (size_t rank = 0; rank < 4; ++rank) {
+    for (TracedOperation& operation : CommunicatorOf(job, rank).operations) {
+      operation.start_ns += 1'790'000'000 * kSecond;
+      operation.stop_ns += 1'790'000'000 * kSecond;
+    }
+  }
+  EXPECT_EQ(TimeOf(job.nodes).Verdict(), "launch skew");
+}
+
+// Long collectives bound the clocks of their GPUs loosely, and have exact durations.
+TEST(TimeClasses, WaitsAreAsLongAsDurationsSay) {
+  Shape shape = Late(20 * kUs);
+  shape.calls_together = true;
+  shape.most_late_ns = 300 * kMs;
+  shape.period_ns = kSecond;
+  shape.length_ns = 60 * kSecond;
+  const SimulatedJob job(shape);
+  const CommunicatorTime time = TimeOf(job.nodes);
+  EXPECT_GT(time.Total(), 1e9);
+  EXPECT_LT(time.Of(TimeClass::kTransfer), 4 * 60 * 0.5e6) << "260 us each, at most";
+}
+
 TEST(TimeClasses, ClassesOfSeveralNodesAreThoseOfOne) {
   Shape shape = Late(20 * kUs);
   shape.nodes = 4;

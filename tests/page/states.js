@@ -175,7 +175,7 @@ const states = {
       communicators: [dp, communicatorOf('mesh_tp', four, { collectives: [collectiveOf('AllGather', 4, untilBegun)] }),
         communicatorOf('world', others, ofOther), ...[[4, 5], [6, 7]].map((gpus) => communicatorOf('tp', gpus, ofOther))],
       findings: [findingOf('hang_elsewhere', 'warning', dp, {
-        headline: 'Job 4712 hangs since 23:38:44 UTC: 4 ranks wait for another node, in AllReduce #802 of mesh_dp; no rank of this node is the cause.', cost: '4 of 4 GPUs of this node wait',
+        headline: 'Job 4712 hangs since 23:38:44 UTC: all 4 ranks here wait for another node, in AllReduce #802 of mesh_dp; this node is probably not the cause.', cost: '4 of 4 GPUs of this node wait',
         waiting: four.map((rank) => foundRank('waits', rank, { operation: 'AllReduce #802', since: begun })), waiting_count: 4, evidence: [{ name: 'waiting for', value: '2 min' }],
         next: 'Ask Prometheus which node it is: nccl-exporter report --job 4712. Without Prometheus, run nccl-exporter inflight on the other nodes of the job: that of the cause names it.',
         runbook: 'NCCLCollectiveHang',

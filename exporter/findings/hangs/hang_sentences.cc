@@ -174,9 +174,11 @@ class Hang {
     const bool is_elsewhere = any.nodes != 1 && absent > 0 && !here_.may_lack_room;
     if (is_elsewhere && all_waiting > 0) {
       finding.headline =
-          fmt::format("{}: {} {} for another node, in {} of {}; no rank of this node is the cause.",
-                      Opening(finding), CountText(all_waiting, "rank"),
-                      all_waiting == 1 ? "waits" : "wait", Operation(), NameOf(here_));
+          fmt::format("{}: {} for another node, in {} of {}; this node is probably not the cause.",
+                      Opening(finding),
+                      all_waiting == 1 ? "its rank here waits"
+                                       : fmt::format("all {} ranks here wait", all_waiting),
+                      Operation(), NameOf(here_));
     } else {
       finding.headline = fmt::format("{}: {} in {} of {}, and {}.", Opening(finding), Waiting(),
                                      Operation(), NameOf(here_), why);
@@ -191,8 +193,8 @@ class Hang {
     finding.runbook = "NCCLCollectiveHang";
   }
 
-  // GPUs of the job, if each of them is seen to wait in an operation: then no rank here is the
-  // cause. Else 0.
+  // GPUs of the job, if each of them is seen to wait in an operation; else 0. Only a broken link of
+  // the node, or calls in an order that blocks two nodes, make it the cause then.
   size_t AllWaiting() const {
     std::map<GpuOfProcess, bool> waits;
     for (const GraphCommunicator& communicator : job_.communicators) {

@@ -62,8 +62,8 @@ TEST_F(MixedHangTest, NobodyIsNamedIfAllWaitForOtherNodes) {
   EXPECT_THAT(findings[0].culprits, IsEmpty());
   EXPECT_THAT(
       findings[0].headline,
-      HasSubstr("4 ranks wait for another node, in AllReduce #101 of dp0; no rank of this node is "
-                "the cause."))
+      HasSubstr(": all 4 ranks here wait for another node, in AllReduce #101 of dp0; this node is "
+                "probably not the cause."))
       << "all that wait, and not only those of one communicator";
   EXPECT_THAT(findings[0].next,
               HasSubstr("nccl-exporter report --job 4712. Without Prometheus, run "
