@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `nccl-exporter top`: the loop of snapshots, screens and keys. It reads the segments itself, so it
 // works without a daemon. Findings are those of the daemon, where that answers.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -13,10 +15,12 @@
 
 #include "exporter/cli/commands.h"
 #include "exporter/cli/daemon_judgement.h"
+#include "exporter/cli/job_filter.h"
 #include "exporter/cli/node_access.h"
 #include "exporter/cli/terminal.h"
 #include "exporter/cli/top_screen.h"
 #include "exporter/findings/node_judge.h"
+#include "exporter/findings/words.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -29,6 +33,7 @@ struct TopRequest {
   bool is_once = false;
   bool is_json = false;
   std::string daemon{kDefaultDaemon};
+  JobFilter jobs = {};
 };
 
 // Short enough to see a rank fall behind, and long enough for rates of jobs with ten steps a
@@ -44,6 +49,13 @@ int64_t MonotonicNs() {
       .count();
 }
 
+// Whose findings they are; nothing would be false without those that are not shown.
+std::string JudgedLine(const ShownJudgement& shown, int64_t now_ns, size_t removed) {
+  return shown.Line(now_ns) + (removed == 0 ? ""
+                                            : fmt::format(" Not shown: {} about other jobs.",
+                                                          CountText(removed, "finding")));
+}
+
 // Waits one interval and returns the screen of what happened in it, or the same as JSON. Its own
 // findings are those of a single snapshot: no rank is late by one second.
 std::string TopOnce(const TopBooks& books, const AskDaemon& daemon, const Thresholds& thresholds,
@@ -54,18 +66,19 @@ std::string TopOnce(const TopBooks& books, const AskDaemon& daemon, const Thresh
   std::this_thread::sleep_for(kTopInterval);
   const auto second = books();
   history.Record(*second, MonotonicNs());
-  const std::shared_ptr<const collector::NodeSnapshot> node = second->node;
-  const ShownJudgement shown =
-      Shown(daemon(), NodeJudge(thresholds).Judge(*node), first->node->taken_realtime_ns);
+  const std::shared_ptr<const collector::NodeSnapshot> node = request.jobs.Only(second->node);
+  ShownJudgement shown =
+      Shown(daemon(), NodeJudge(thresholds).Judge(*second->node), first->node->taken_realtime_ns);
+  const size_t removed = request.jobs.Remove(shown.judgement);
   if (request.is_json) return NodeText(options, *node, history, shown);
-  TopView view{.judged = shown.Line(node->taken_realtime_ns)};
+  TopView view{.judged = JudgedLine(shown, node->taken_realtime_ns, removed)};
   return TopScreen(*node, history, shown.judgement, view) + (shown.is_of_daemon ? "" : kOnceLine);
 }
 
 // Shows a screen per interval, until the user or a signal ends it. Keys are answered at once, from
 // the snapshot that is shown.
 void ShowTop(const TopBooks& books, const AskDaemon& daemon, const Thresholds& thresholds,
-             Terminal& terminal) {
+             const JobFilter& jobs, Terminal& terminal) {
   DaemonWatch of_daemon(daemon);
   // The judge has the daemon's history, so that it finds the same; the tables have one of seconds.
   NodeJudge judge(thresholds);
@@ -80,10 +93,11 @@ void ShowTop(const TopBooks& books, const AskDaemon& daemon, const Thresholds& t
       const std::shared_ptr<const Book> book = books();
       history.Record(*book, MonotonicNs());
       judge.Record(*book, MonotonicNs());
-      node = book->node;
+      node = jobs.Only(book->node);
       if (since_ns == 0) since_ns = node->taken_realtime_ns;
-      shown = Shown(of_daemon.Latest(), judge.Judge(*node), since_ns);
-      view.judged = shown.Line(node->taken_realtime_ns);
+      shown = Shown(of_daemon.Latest(), judge.Judge(*book->node), since_ns);
+      const size_t removed = jobs.Remove(shown.judgement);
+      view.judged = JudgedLine(shown, node->taken_realtime_ns, removed);
       next = SteadyClock::now() + kTopInterval;
     }
     view.columns = terminal.columns();
@@ -110,7 +124,7 @@ int Top(const TopRequest& request, const Options& options) {
   const AskDaemon daemon = DaemonAt(request.daemon, options.segment_dirs);
   if (!terminal)
     return PrintNode(options, *first, TopOnce(books, daemon, thresholds, request, options));
-  ShowTop(books, daemon, thresholds, *terminal);
+  ShowTop(books, daemon, thresholds, request.jobs, *terminal);
   terminal.reset();
   return unreadable.empty() ? kSuccess : Fail(kRuntimeFailure, unreadable);
 }
@@ -119,6 +133,7 @@ void AddTopFlags(CLI::App& app, TopRequest& request) {
   app.add_flag("--once", request.is_once,
                "Print one screen after a second and exit. Without a terminal this is the default.");
   app.add_flag("--json", request.is_json, "Print one JSON object after a second and exit.");
+  AddLabelFlags(app, request.jobs.wanted);
   AddDaemonFlag(app, request.daemon);
 }
 

@@ -71,12 +71,25 @@ double TransferOf(const CommunicatorOnNode& communicator, Function function,
   return fastest;
 }
 
-TopLine Head(const collector::NodeSnapshot& node, size_t communicators) {
+// The job of all communicators; where there are several, the table of ranks has them.
+std::string OnlyJobText(const std::vector<CommunicatorOnNode>& communicators) {
+  const auto is_of_first = [&](const CommunicatorOnNode& one) {
+    return JobKeyOf(one.key) == JobKeyOf(communicators.front().key);
+  };
+  if (communicators.empty() || !std::ranges::all_of(communicators, is_of_first)) return "";
+  const JobKey job = JobKeyOf(communicators.front().key);
+  const std::string name = JobText(*communicators.front().ranks.front().process);
+  return "  " + name +
+         (job.job.empty() && job.name_space.empty() ? "" : fmt::format(" of user {}", job.uid));
+}
+
+TopLine Head(const collector::NodeSnapshot& node,
+             const std::vector<CommunicatorOnNode>& communicators) {
   constexpr size_t kSeconds = sizeof("2023-11-14T22:13:20") - 1;
   std::string text = fmt::format(
-      "{}Z  {}  {}", TimeText(node.taken_realtime_ns).substr(0, kSeconds),
+      "{}Z  {}  {}{}", TimeText(node.taken_realtime_ns).substr(0, kSeconds),
       node.segments.live == 1 ? "1 process" : fmt::format("{} processes", node.segments.live),
-      CountText(communicators, "communicator"));
+      CountText(communicators.size(), "communicator"), OnlyJobText(communicators));
   if (node.segments.unusable != 0)
     text += "  " + CountText(node.segments.unusable, "unusable segment");
   return {std::move(text), kTitleStyle};
@@ -206,7 +219,7 @@ std::string TopScreen(const collector::NodeSnapshot& node, const NodeHistory& hi
   const RankViews found = RankViewsOf(communicators, node.taken_realtime_ns, history, judgement);
   const size_t most =
       view.rows == 0 ? std::numeric_limits<size_t>::max() : std::max<size_t>(view.rows, 2) - 1;
-  TopLines lines{Head(node, communicators.size())};
+  TopLines lines{Head(node, communicators)};
   if (!view.judged.empty()) lines.push_back({view.judged, kWaitingStyle});
   AddFindings(judgement, node.taken_realtime_ns, view.columns, lines);
   lines.push_back({});

@@ -98,6 +98,24 @@ TEST_F(TopScreenTest, TheBandwidthIsThatOfTheRankThatWaitsForNobody) {
   EXPECT_THAT(Text({}), testing::ContainsRegex("dp +AllReduce .* 300.50 ms +918 MB/s\n"));
 }
 
+TEST_F(TopScreenTest, ShowsJobAndUserOnceIfAllRanksHaveThem) {
+  for (collector::ProcessSnapshot& process : node_.processes)
+    process.identity = {{"SLURM_JOB_ID", "4712\x1b[2J"}};
+  const std::string user = std::to_string(node_.processes[0].uid);
+  EXPECT_THAT(Text({}), testing::HasSubstr("1 communicator  job 4712?[2J of user " + user + "\n"));
+  EXPECT_THAT(Text({}), testing::Not(testing::HasSubstr("USER")));
+}
+
+TEST_F(TopScreenTest, ShowsJobAndUserOfEachRankWhereTheyDiffer) {
+  node_.processes[3].identity = {{"SLURM_JOB_ID", "4713"}};
+  node_.processes[3].uid = 1234;
+  const std::vector<std::string> lines = Screen({});
+  EXPECT_THAT(lines[0], testing::EndsWith("2 communicators"));
+  EXPECT_THAT(Text({}), testing::ContainsRegex("COMMUNICATOR +JOB +USER +RANK"));
+  EXPECT_THAT(Text({}), testing::ContainsRegex("\ndp.* +4713 +1234 +3 "));
+  EXPECT_THAT(Text({}), testing::ContainsRegex("\ndp.* +- +[0-9]+ +0 "));
+}
+
 TEST_F(TopScreenTest, FitsEverySizeOfScreen) {
   for (const size_t rows : {1, 2, 5, 12, 24, 100}) {
     for (const size_t columns : {1, 20, 80, 200}) {

@@ -127,7 +127,7 @@ Command TraceMergeCommand() {
 Command TraceSummaryCommand() {
   const auto request = std::make_shared<TraceRequest>();
   return {.name = "trace summary",
-          .help = "Print who waited for whom in traces, and what they lack.",
+          .help = "Print what time went to in traces, who waited for whom, and what they lack.",
           .add_flags = [request](CLI::App& app) { AddFiles(app, *request); },
           .run = [request](const Options&) { return PrintResult(SummarizeTraces(*request)); }};
 }

@@ -17,8 +17,10 @@ struct Column {
   bool is_of_top = true;
   bool is_of_in_flight = true;
 };
-constexpr size_t kGlobal = 2;
-constexpr std::array<Column, 17> kColumns{{{{"COMMUNICATOR", true}, true, false},
+constexpr size_t kJob = 1, kUser = 2, kGlobal = 4;
+constexpr std::array<Column, 19> kColumns{{{{"COMMUNICATOR", true}, true, false},
+                                           {{"JOB", true, 10}, true, false},
+                                           {{"USER", false, 9}, true, false},
                                            {{"RANK"}},
                                            {{"GLOBAL", false, 8}},
                                            {{"GPU", false, 7}},
@@ -46,7 +48,11 @@ std::array<std::string, kColumns.size()> CellsOf(const RankView& view, int64_t n
       oldest == nullptr ? here.last_progress_realtime_ns : oldest->start_realtime_ns;
   const std::string clock = ClockText(since_ns),
                     global = view.rank->communicator->numbers.GlobalText();
+  const JobKey job = JobKeyOf(view.of->key);
+  const std::string& name = job.job.empty() ? job.name_space : job.job;
   return {view.communicator,
+          name.empty() ? "-" : Printable(name),
+          std::to_string(job.uid),
           std::to_string(here.rank),
           global.empty() ? "-" : global,
           here.gpu_index < 0 ? "-" : std::to_string(here.gpu_index),
@@ -77,12 +83,17 @@ bool HasOtherNumber(const RankOnNode& rank) {
 TextTable RankTable(const std::vector<RankView>& ranks, RankColumns columns, int64_t now_ns) {
   const bool has_global =
       std::ranges::any_of(ranks, [](const RankView& view) { return HasOtherNumber(*view.rank); });
+  const bool has_jobs = std::ranges::any_of(ranks, [&](const RankView& view) {
+    return JobKeyOf(view.of->key) != JobKeyOf(ranks.front().of->key);
+  });
   std::vector<size_t> shown;
   std::vector<TextColumn> heads;
   for (size_t i = 0; i < kColumns.size(); ++i) {
     const bool is_wanted =
         columns == RankColumns::kTop ? kColumns[i].is_of_top : kColumns[i].is_of_in_flight;
-    if (!is_wanted || (i == kGlobal && !has_global)) continue;
+    const bool says_nothing =
+        (i == kGlobal && !has_global) || ((i == kJob || i == kUser) && !has_jobs);
+    if (!is_wanted || says_nothing) continue;
     shown.push_back(i);
     heads.push_back(kColumns[i].head);
   }

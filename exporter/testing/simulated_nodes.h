@@ -39,7 +39,8 @@ struct Shape {
   int64_t period_ns = 10 * kMs;    // of collectives
   int64_t transfer_ns = 60 * kUs;  // the shortest
   int64_t most_late_ns = 3 * kMs;
-  int64_t ahead_ns = 2 * kMs;  // of the host, against its GPU
+  int64_t ahead_ns = 2 * kMs;   // of the host, against its GPU
+  bool calls_together = false;  // all ranks at once, before the first one enters
   double most_drift = 20e-6;
   uint64_t seed = 1;
 };
@@ -102,7 +103,9 @@ class SimulatedJob {
       nodes[node].processes[rank % shape.gpus].communicators[0].operations.push_back(
           {.function = Function::kAllReduce,
            .sequence = sequence_,
-           .call_ns = cpus_[node].Read(starts[rank] - Between(5 * kUs, shape.ahead_ns)),
+           .call_ns = cpus_[node].Read(shape.calls_together
+                                           ? at_ns - 10 * kUs
+                                           : starts[rank] - Between(5 * kUs, shape.ahead_ns)),
            .start_ns = gpus_[rank].Read(starts[rank]) / 32 * 32,
            .stop_ns = gpus_[rank].Read(stop_ns) / 32 * 32,
            .delivered_ns = cpus_[node].Read(stop_ns + Between(10 * kUs, 60 * kUs)),

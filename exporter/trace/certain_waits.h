@@ -22,6 +22,9 @@ struct CertainWait {
   size_t last = 0;     // member that entered after all others
   // By member: how long it waited for the last one. Of the last: 0.
   std::vector<OffsetBounds> waits_ns;
+  // By member: how much of its wait was before the last one had called, so the CPU was late. The
+  // rest was after the call: the GPU of the last one was busy.
+  std::vector<OffsetBounds> launch_ns;
 };
 
 // In the order of the meetings. Those without a certain last rank are left out.

@@ -13,6 +13,7 @@
 #include "exporter/text/text_line.h"
 #include "exporter/text/utf8.h"
 #include "exporter/trace/certain_waits.h"
+#include "exporter/trace/time_classes.h"
 #include "exporter/trace/trace_place.h"
 
 namespace nccl_exporter::exporter {
@@ -47,10 +48,42 @@ struct Waits {
   int64_t waited_ns = 0;
 };
 
-void AddWaits(const ClockAlignment& alignment, std::string& out) {
+// Reasons of the inconclusive time.
+void AddInconclusive(const TracedNodes& nodes, const CommunicatorTime& time, std::string& out) {
+  std::string reasons;
+  for (size_t i = static_cast<size_t>(TimeClass::kNotShared); i < time.ns.size(); ++i) {
+    if (time.ns[i] == 0) continue;
+    reasons += fmt::format("{}{:.3f} ms: {}", reasons.empty() ? "" : "; ", time.ns[i] / kNsPerMs,
+                           kTimeClasses[i].meaning);
+  }
+  if (!reasons.empty())
+    Line(out, "{}: inconclusive {}", Printable(DisplayNameOf(time.place.CommunicatorIn(nodes))),
+         reasons);
+}
+
+void AddTimes(const TracedNodes& nodes, const std::vector<CommunicatorTime>& times,
+              std::string& out) {
+  Line(out, "Time of the ranks of this trace in each communicator, in ms");
+  Line(out, "{:>12} {:>12} {:>12} {:>12} {:>12} {:>12}  {:<17}  {}", "TIME", "TRANSFER",
+       "ARRIVAL SKEW", "LAUNCH SKEW", "MISMATCH", "INCONCLUSIVE", "MOSTLY", "COMMUNICATOR");
+  for (const CommunicatorTime& time : times) {
+    const auto ms = [&](TimeClass one) { return time.Of(one) / kNsPerMs; };
+    const TracedCommunicator& communicator = time.place.CommunicatorIn(nodes);
+    Line(out,
+         "{:>12.3f} {:>12.3f} {:>12.3f} {:>12.3f} {:>12.3f} {:>12.3f}  {:<17}  {}, ranks {} of {}, "
+         "operations {}",
+         time.Total() / kNsPerMs, ms(TimeClass::kTransfer), ms(TimeClass::kArrivalSkew),
+         ms(TimeClass::kLaunchSkew), ms(TimeClass::kMismatch), time.Inconclusive() / kNsPerMs,
+         time.Verdict(), Printable(DisplayNameOf(communicator)), time.traced_ranks,
+         communicator.ranks, time.operations);
+  }
+  for (const CommunicatorTime& time : times) AddInconclusive(nodes, time, out);
+}
+
+void AddWaits(const ClockAlignment& alignment, const std::vector<CertainWait>& certain,
+              std::string& out) {
   const TracedNodes& nodes = alignment.nodes();
   std::map<TracePlace, Waits> by_rank;
-  const std::vector<CertainWait> certain = CertainWaits(alignment);
   for (const CertainWait& wait : certain) {
     const std::vector<Participation>& members = alignment.meetings()[wait.meeting].members;
     Waits& last = by_rank[members[wait.last].place];
@@ -176,7 +209,10 @@ std::string TraceSummary(const ClockAlignment& alignment) {
   const TracedNodes& nodes = alignment.nodes();
   std::string out;
   if (nodes.size() > 1) out += "Clocks\n" + AlignmentText(alignment) + "\n";
-  AddWaits(alignment, out);
+  const std::vector<CertainWait> certain = CertainWaits(alignment);
+  const std::vector<CommunicatorTime> times = TimeClasses(alignment, certain);
+  if (!times.empty()) AddTimes(nodes, times, out), out += "\n";
+  AddWaits(alignment, certain, out);
   const std::string missing = MissingText(nodes);
   if (!missing.empty()) out += "\nMissing\n" + missing;
   return out;

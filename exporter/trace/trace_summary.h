@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Summary of a trace: who waited and for whom, how closely the clocks are known, and what is
-// missing. Pure functions, for any thread.
+// Summary of a trace: what the time went to, who waited and for whom, how closely the clocks are
+// known, and what is missing. Pure functions, for any thread.
 #pragma once
 
 #include <string>

@@ -17,9 +17,9 @@ TEST_F(PageTest, ShowsARealJobAndOutlivesTheDaemon) {
       {"--layout", "dp", "--ranks-per-node", "8", "--pace", "real", "--rate", "8", "--duration",
        "240", "--slurm-job-id", "4242", "--env", "NCCL_EXPORTER_KERNEL_TIMING=on"}));
   page_->browser().Open(page_->daemon().Url("/"));
-  ASSERT_TRUE(EventuallyShows("#tile-processes", "8")) << Text("body");
+  ASSERT_TRUE(EventuallyShows("#processes-title", "8 of 8 run")) << Text("body");
   EXPECT_TRUE(EventuallyShows("#communicator-list", "8 ranks")) << Text("#communicator-list");
-  EXPECT_THAT(Text("#communicator-list"), testing::HasSubstr("job 4242"));
+  EXPECT_THAT(Text("#communicator-list"), testing::HasSubstr("Job 4242 of user"));
   EXPECT_THAT(Text("#communicator-list"), testing::HasSubstr("GPU 0-7"));
 
   Click(kFirstRow);
@@ -80,7 +80,7 @@ TEST_F(PageTest, TheEmptyPageSaysWhereTheDaemonLooksAndWhatToSet) {
        {"/run/nccl-exportercan be read", "/dev/shm/nccl-exporterdoes not exist (yet)",
         "/dev/shm/nccl-exporter-*", "NCCL_PROFILER_PLUGIN=", "NCCL_EXPORTER_DIR="})
     EXPECT_THAT(directories, testing::HasSubstr(part));
-  for (const char* part : {"tiles", "communicators", "process-part", "loss-part"})
+  for (const char* part : {"communicators", "process-part", "loss-part"})
     EXPECT_EQ(Evaluate("document.getElementById('" + std::string(part) + "').checkVisibility()"),
               false)
         << part << " has nothing to show";

@@ -86,7 +86,7 @@ TEST_F(PageTest, NothingContradictsOrRepeatsTheHeadline) {
   EXPECT_THAT(Texts("#worst dt")[1], "Next") << "at 3 am it is the second question";
   EXPECT_THAT(Texts("th").dump(), testing::HasSubstr("global rank")) << "as the headline has it";
   Show("stopped");
-  EXPECT_EQ(Text("#tile-processes"), "7 of 8 run");
+  EXPECT_EQ(Text("#processes-title"), "Processes: 7 of 8 run");
 }
 
 TEST_F(PageTest, ShowsColoursAsTheyAreMeant) {

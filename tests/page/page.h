@@ -14,8 +14,8 @@
 namespace nccl_exporter {
 
 // The states that docs/page.md shows.
-inline constexpr std::array kStates{"empty",  "quiet",   "straggler", "hang",
-                                    "killed", "stopped", "many",      "unreadable"};
+inline constexpr std::array kStates{"empty",     "quiet",  "straggler", "hang",
+                                    "elsewhere", "killed", "many",      "unreadable"};
 
 inline constexpr int kPatienceSeconds = 60;  // several steps of the history, on a busy machine
 

@@ -165,6 +165,23 @@ const states = {
     const { comm, finding } = missingCall();
     return answerOf({ processes: all.map((rank) => processOf(rank)), communicators: [world(untilBegun), comm], findings: [finding] });
   },
+  elsewhere: () => {  // the job of user 1000 waits for another node; that of user 1001 goes on
+    const four = [0, 1, 2, 3], others = [4, 5, 6, 7];
+    const dp = communicatorOf('mesh_dp', four, { ranks: 8, nodes: 2, collectives: [collectiveOf('AllReduce', 4, untilBegun)],
+      local_ranks: four.map((rank) => rankOf(rank, rank, { completed_sequence: 526, in_flight_count: 7, in_flight: inFlight('AllReduce', 802), last_progress: begun })) });
+    const ofOther = { uid: 1001, nccl_job: '4713' };
+    return answerOf({
+      processes: all.map((rank) => processOf(rank, rank < 4 ? {} : ofOther)),
+      communicators: [dp, communicatorOf('mesh_tp', four, { collectives: [collectiveOf('AllGather', 4, untilBegun)] }),
+        communicatorOf('world', others, ofOther), ...[[4, 5], [6, 7]].map((gpus) => communicatorOf('tp', gpus, ofOther))],
+      findings: [findingOf('hang_elsewhere', 'warning', dp, {
+        headline: 'Job 4712 hangs since 23:38:44 UTC: all 4 ranks here wait for another node, in AllReduce #802 of mesh_dp; this node is probably not the cause.', cost: '4 of 4 GPUs of this node wait',
+        waiting: four.map((rank) => foundRank('waits', rank, { operation: 'AllReduce #802', since: begun })), waiting_count: 4, evidence: [{ name: 'waiting for', value: '2 min' }],
+        next: 'Ask Prometheus which node it is: nccl-exporter report --job 4712. Without Prometheus, run nccl-exporter inflight on the other nodes of the job: that of the cause names it.',
+        runbook: 'NCCLCollectiveHang',
+      })],
+    });
+  },
   killed: () => {
     const { comm, finding } = hangOf('killed', 'whose process has ended', whyEnded, { alive: false });
     return answerOf({ processes: all.map((rank) => processOf(rank, rank === 3 ? { alive: false } : {})), communicators: [world(untilBegun), comm], findings: [finding] });

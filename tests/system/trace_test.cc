@@ -227,6 +227,70 @@ TEST_F(TraceTest, HasTheLastOperationsOfAKilledRank) {
   EXPECT_TRUE(has_killed);
 }
 
+// The first communicator of `trace summary`, in milliseconds.
+class Summary {
+ public:
+  explicit Summary(const std::string& file)
+      : finished_(exporter::RunToEnd({kDaemonPath, "trace", "summary", file})) {
+    EXPECT_EQ(finished_.exit_code, 0) << finished_.output;
+    const std::regex line(
+        " *([0-9.]+) +([0-9.]+) +([0-9.]+) +([0-9.]+) +([0-9.]+) +([0-9.]+)  ([a-z]+( [a-z]+)?) +"
+        "(.*), ranks ([0-9]+) of ([0-9]+), operations ([0-9]+)");
+    EXPECT_TRUE(std::regex_search(finished_.output, row_, line)) << finished_.output;
+  }
+  double Total() const { return std::stod(row_[1]); }
+  double Mismatch() const { return std::stod(row_[5]); }
+  std::string Mostly() const { return row_[7]; }
+  const std::string& text() const { return finished_.output; }
+
+ private:
+  const exporter::Finished finished_;
+  std::smatch row_;
+};
+
+// One rank of four computes three times as long, or its program comes late to each step.
+TEST_F(TraceTest, SummarySaysWhetherAGpuOrACpuWasLate) {
+  for (const auto& [incident, mostly] :
+       std::map<std::string, std::string>{{"slow-gpu:rank=2,percent=200", "arrival skew"},
+                                          {"slow-rank:rank=2,percent=200", "launch skew"}}) {
+    SCOPED_TRACE(incident);
+    const collector::ScratchDirectory segments;
+    const std::string file = mostly.substr(0, 6) + ".json.gz";
+    const auto trace = StartTrace(segments.path(), file);
+    const nlohmann::json truth = RunJob({"--ranks-per-node", "4", "--layout", "dp", "--rate", "20",
+                                         "--duration", "4", "--incident", incident},
+                                        segments.path());
+    End(*trace, file);
+    const Summary summary(Path(file));
+    EXPECT_EQ(summary.Mostly(), mostly) << summary.text();
+    EXPECT_EQ(summary.Mismatch(), 0);
+    double true_ms = 0;
+    for (const nlohmann::json& rank : truth["ranks"]) {
+      for (const nlohmann::json& operation : rank["communicators"][0]["operations"])
+        true_ms += operation["true_ns"].get<double>() / 1e6;
+    }
+    EXPECT_NEAR(summary.Total(), true_ms, true_ms / 100);
+  }
+}
+
+TEST_F(TraceTest, SummaryFindsRanksInDifferentCalls) {
+  const exporter::ChildProcess job(
+      SimulatorCommand(segments_.path(), Path("truth.json"),
+                       {"--pace", "real", "--ranks-per-node", "4", "--layout", "dp", "--rate", "20",
+                        "--duration", "120", "--incident", "mismatched-call:rank=1,from=1"}),
+      Timed());
+  exporter::Eventually([&] {
+    exporter::RunToEnd({kDaemonPath, "trace", "--last=1m", "-o", Path("hang.json"),
+                        "--segment.dir=" + segments_.path()});
+    const exporter::Finished summary =
+        exporter::RunToEnd({kDaemonPath, "trace", "summary", Path("hang.json")});
+    return summary.output.find("sequence mismatch") != std::string::npos;
+  });
+  const Summary summary(Path("hang.json"));
+  EXPECT_EQ(summary.Mostly(), "sequence mismatch") << summary.text();
+  EXPECT_GT(summary.Mismatch(), 30'000) << "ten seconds of three ranks and more";
+}
+
 // The clock of one node, as it would be if it were off and drifted.
 struct NodeClock {
   int64_t origin_ns = 0, offset_ns = 0;

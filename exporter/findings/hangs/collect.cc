@@ -12,13 +12,6 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-// Whether it is one word to any shell, and no option. A job chooses the names in its environment.
-bool IsPlain(std::string_view name) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyz0123456789.-";
-  return !name.empty() && name.front() != '-' &&
-         name.find_first_not_of(kPlain) == std::string_view::npos;
-}
-
 bool Lives(const FoundRank& rank) {
   return rank.pid != 0 && rank.standing != Standing::kKilled && rank.standing != Standing::kMissing;
 }
@@ -33,6 +26,12 @@ std::string SequenceText(const GraphCommunicator& communicator, const FoundRank&
 }
 
 }  // namespace
+
+bool IsPlain(std::string_view name) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyz0123456789.-";
+  return !name.empty() && name.front() != '-' &&
+         name.find_first_not_of(kPlain) == std::string_view::npos;
+}
 
 void AddCollect(const GraphCommunicator& communicator, Finding& finding) {
   std::string ras;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -154,6 +155,7 @@ class Hang {
   void TellElsewhere(Finding& finding) const {
     const collector::CommunicatorSnapshot& any = *here_.ranks.front().rank.communicator;
     const uint64_t absent = any.ranks - std::min<uint64_t>(any.ranks, here_.ranks.size());
+    const size_t all_waiting = AllWaiting();
     std::string why;
     if (any.ranks == 0) {
       why = "this NCCL does not report the number of ranks";
@@ -169,17 +171,46 @@ class Hang {
           "the ranks that {} for are on other nodes; {} of {} ranks are not on this node",
           waiting_ == 1 ? "it waits" : "they wait", absent, any.ranks);
     }
-    finding.headline = fmt::format("{}: {} in {} of {}, and {}.", Opening(finding), Waiting(),
-                                   Operation(), NameOf(here_), why);
+    const bool is_elsewhere = any.nodes != 1 && absent > 0 && !here_.may_lack_room;
+    if (is_elsewhere && all_waiting > 0) {
+      finding.headline =
+          fmt::format("{}: {} for another node, in {} of {}; this node is probably not the cause.",
+                      Opening(finding),
+                      all_waiting == 1 ? "its rank here waits"
+                                       : fmt::format("all {} ranks here wait", all_waiting),
+                      Operation(), NameOf(here_));
+    } else {
+      finding.headline = fmt::format("{}: {} in {} of {}, and {}.", Opening(finding), Waiting(),
+                                     Operation(), NameOf(here_), why);
+    }
     finding.next =
         any.nodes == 1 && absent > 0 && here_.may_lack_room
             ? "Look at the stacks of the ranks that are not seen. The runbooks "
               "NCCLExporterEventsDropped and NCCLExporterSegmentsUnusable say how to make room."
         : any.nodes == 1 && absent > 0
             ? "Look for ranks without the plugin, and in the job's log for ranks that have ended."
-            : "Run nccl-exporter inflight on the other nodes of the job: that of the cause "
-              "names it.";
+            : OtherNodesText();
     finding.runbook = "NCCLCollectiveHang";
+  }
+
+  // GPUs of the job, if each of them is seen to wait in an operation; else 0. Only a broken link of
+  // the node, or calls in an order that blocks two nodes, make it the cause then.
+  size_t AllWaiting() const {
+    std::map<GpuOfProcess, bool> waits;
+    for (const GraphCommunicator& communicator : job_.communicators) {
+      for (const GraphRank& rank : communicator.ranks)
+        waits[rank.gpu()] |= rank.Lives() && rank.waits && rank.operation != nullptr;
+    }
+    const bool do_all = std::ranges::all_of(waits, [](const auto& gpu) { return gpu.second; });
+    return do_all ? waits.size() : 0;
+  }
+
+  // A job chooses its name: it is in a command only if any shell may run that.
+  std::string OtherNodesText() const {
+    const std::string report = "Ask Prometheus which node it is: nccl-exporter report --job ";
+    return fmt::format(
+        "{} nccl-exporter inflight on the other nodes of the job: that of the cause names it.",
+        IsPlain(here_.key.job) ? report + here_.key.job + ". Without Prometheus, run" : "Run");
   }
 
   std::string Opening(const Finding& finding) const {

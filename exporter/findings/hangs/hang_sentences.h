@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "exporter/findings/finding.h"
 #include "exporter/findings/hangs/wait_graph.h"
@@ -27,6 +28,9 @@ std::optional<Finding> AbandonedFinding(const GraphJob& job, const HangMemory& m
 
 // "fsdp", or "communicator 0a1b2c3d" where the user gave no name.
 std::string NameOf(const GraphCommunicator& communicator);
+// Whether a name is one word to any shell, and no option. A job chooses the names in its
+// environment.
+bool IsPlain(std::string_view name);
 // Whether all ranks of the job have global ranks: then these number them all.
 bool HasGlobalRanks(const GraphJob& job);
 

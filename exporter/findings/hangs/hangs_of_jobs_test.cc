@@ -62,11 +62,31 @@ TEST_F(MixedHangTest, NobodyIsNamedIfAllWaitForOtherNodes) {
   EXPECT_THAT(findings[0].culprits, IsEmpty());
   EXPECT_THAT(
       findings[0].headline,
-      HasSubstr("1 rank waits in AllReduce #101 of dp0, and the ranks that it waits for are "
-                "on other nodes; 3 of 4 ranks are not on this node."));
+      HasSubstr(": all 4 ranks here wait for another node, in AllReduce #101 of dp0; this node is "
+                "probably not the cause."))
+      << "all that wait, and not only those of one communicator";
+  EXPECT_THAT(findings[0].next,
+              HasSubstr("nccl-exporter report --job 4712. Without Prometheus, run "
+                        "nccl-exporter inflight on the other nodes"));
   EXPECT_EQ(findings[0].cost, "4 of 4 GPUs of this node wait");
   EXPECT_EQ(Evidence(findings[0], "also blocked"), "dp2, dp3, tp");
   EXPECT_EQ(findings[0].runbook, "NCCLCollectiveHang");
+}
+
+// A rank that is in nothing may be the cause of what the others wait for.
+TEST_F(MixedHangTest, ANodeWithARankThatDoesNotWaitIsNotAcquitted) {
+  for (const size_t rank : {0, 1, 2}) job_.Start(rank, "dp" + std::to_string(rank), 151);
+  EXPECT_THAT(
+      Fresh(job_).at(0).headline,
+      HasSubstr("1 rank waits in AllReduce #101 of dp0, and the ranks that it waits for are "
+                "on other nodes; 3 of 4 ranks are not on this node."));
+}
+
+TEST_F(MixedHangTest, ANameThatAShellWouldReadIsInNoCommand) {
+  for (collector::ProcessSnapshot& process : job_.node.processes)
+    process.identity = {{"SLURM_JOB_ID", "1;reboot"}};
+  for (const size_t rank : {0, 1, 2, 3}) job_.Start(rank, "dp" + std::to_string(rank), 151);
+  EXPECT_THAT(Fresh(job_).at(0).next, testing::StartsWith("Run nccl-exporter inflight"));
 }
 
 // A minority behind in tp that waits elsewhere looks like a circle of communicators on one node.

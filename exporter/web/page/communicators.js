@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators as a list: one folded row each, filtered and sorted as the reader has chosen.
+// Communicators by job: one folded row each, filtered and sorted as the reader has chosen.
 import { byId, make, setText, sync } from './dom.js';
 import { count, counted, perSecond, seconds } from './format.js';
 import { communicatorDetails } from './details.js';
+import { createJob, jobKey, kindOf } from './jobs.js';
 import { later } from './later.js';
 import { changeView, onView, setOpen, view } from './view.js';
-import { ageOf, communicatorKey, communicatorName, culpritNames, isAbout, jobOf, kindWord, operationName, severityClass, sizeText, standingWord } from './words.js';
+import { ageOf, communicatorKey, communicatorName, culpritNames, isAbout, kindWord, operationName, severityClass, sizeText, standingWord } from './words.js';
 
 // Ages below that come and go with each step of a job: rows would change places all the time.
 const leastAgeSeconds = 10;
@@ -23,16 +24,16 @@ const rateOf = (comm) => {
   return used.reduce((sum, collective) => sum + collective.recent.operations_per_second / Math.max(collective.used_by, 1), 0);
 };
 
-// Words of the filter: all must fit. "gpu 3", "rank 5", "pid 77" and "job 4712" look at one thing; a number alone looks at all of them.
+// Words of the filter: all must fit. "gpu 3", "rank 5", "pid 77", "job 4712" and "user 1000" look at one thing; a number alone looks at all of them.
 const fieldsOf = (comm) => ({
   gpu: comm.local_ranks.map((rank) => rank.gpu), rank: comm.local_ranks.map((rank) => rank.rank),
-  pid: comm.local_ranks.map((rank) => rank.pid), job: [comm.nccl_job],
+  pid: comm.local_ranks.map((rank) => rank.pid), job: [comm.nccl_job], user: [comm.uid],
 });
 const fits = (comm, filter) => {
   const fields = fieldsOf(comm);
-  const text = [comm.comm_name, comm.comm, comm.nccl_job, comm.namespace, ...comm.collectives.map((collective) => collective.collective)].join(' ').toLowerCase();
+  const text = [comm.comm_name, comm.comm, comm.nccl_job, comm.namespace, kindOf(comm), ...comm.collectives.map((collective) => collective.collective)].join(' ').toLowerCase();
   let rest = filter.toLowerCase();
-  for (const [all, name, value] of filter.toLowerCase().matchAll(/\b(gpu|rank|pid|job)[\s:=]*(\d+)/g)) {
+  for (const [all, name, value] of filter.toLowerCase().matchAll(/\b(gpu|rank|pid|job|user)[\s:=]*(\d+)/g)) {
     if (!fields[name].some((one) => String(one) === value)) return false;
     rest = rest.replace(all, ' ');
   }
@@ -59,8 +60,8 @@ const itemsOf = (node) => {
   });
   // Members are enough to tell most apart; only where they are the same, the hash helps.
   const same = new Map();
-  for (const item of items) same.set(item.label + jobOf(item.comm), (same.get(item.label + jobOf(item.comm)) ?? 0) + 1);
-  for (const item of items) if (same.get(item.label + jobOf(item.comm)) > 1) item.label += ` (${item.comm.comm.slice(0, 8)})`;
+  for (const item of items) same.set(item.label + jobKey(item.comm), (same.get(item.label + jobKey(item.comm)) ?? 0) + 1);
+  for (const item of items) if (same.get(item.label + jobKey(item.comm)) > 1) item.label += ` (${item.comm.comm.slice(0, 8)})`;
   return items;
 };
 
@@ -72,7 +73,7 @@ const openByView = (element, name) => element.querySelector('summary').addEventL
 
 const createRow = ({ key }) => {
   const element = make('details', 'communicator'), summary = make('summary');
-  for (const name of ['name', 'job', 'size', 'state', 'rate']) summary.append(make('span', name));
+  for (const name of ['name', 'kind', 'size', 'state', 'rate']) summary.append(make('span', name));
   element.append(summary);
   openByView(element, key);
   return element;
@@ -91,10 +92,10 @@ const troubleWords = (finding, oldest) => {
 
 const showRow = (node) => (element, item) => {
   const { comm, finding, oldest, key } = item;
-  const [name, job, size, state, rate] = element.firstChild.children;
+  const [name, kind, size, state, rate] = element.firstChild.children;
   element.className = `communicator ${finding ? severityClass(finding.severity) : ''}`;
   setText(name, item.label);
-  setText(job, jobOf(comm));
+  setText(kind, kindOf(comm));
   setText(size, sizeText(comm));
   setText(state, finding ? troubleWords(finding, oldest) : oldest ? `in ${operationName(oldest.operation)} for ${seconds(oldest.age)}` : '');
   // Nothing that ends is not yet idle: a hang has much in flight.
@@ -118,6 +119,16 @@ filterBox.addEventListener('input', () => changeView({ filter: filterBox.value }
 sortBox.addEventListener('change', () => changeView({ sort: sortBox.value }));
 openByView(folded, 'alone');
 
+// Groups in the order of their first members.
+const groupsOf = (items, key) => {
+  const groups = new Map();
+  for (const item of items) {
+    if (!groups.has(key(item))) groups.set(key(item), []);
+    groups.get(key(item)).push(item);
+  }
+  return groups;
+};
+
 let lastNode = null;
 export const showCommunicators = (node) => {
   lastNode = node;
@@ -129,11 +140,18 @@ export const showCommunicators = (node) => {
   // Nobody waits for anybody in a communicator of one rank.
   const isAlone = (item) => item.comm.ranks === 1 && !item.finding;
   const alone = shown.filter(isAlone), rows = shown.filter((item) => !isAlone(item));
-  sync(byId('communicator-list'), rows, (item) => item.key, createRow, showRow(node));
+  const comms = groupsOf(node.communicators, jobKey);
+  sync(byId('communicator-list'), [...groupsOf(rows, ({ comm }) => jobKey(comm))], ([job]) => job, createJob, (element, [job, ofJob]) => {
+    element.show(comms.get(job), node);
+    const byKind = [...groupsOf(ofJob, ({ comm }) => kindOf(comm)).values()].flat();
+    sync(element.lastChild, byKind, (item) => item.key, createRow, showRow(node));
+  });
   sync(byId('alone-list'), alone, (item) => item.key, createRow, showRow(node));
   folded.hidden = !alone.length;
   if (folded.open !== open.has('alone')) folded.open = open.has('alone');
   setText(byId('alone-title'), `${counted(alone.length, 'communicator')} of one rank`);
-  setText(byId('shown'), !items.length ? 'There is none.' : shown.length === items.length ? counted(items.length, 'communicator') : `${shown.length} of ${counted(items.length, 'communicator')}`);
+  const leftOut = node.left_out?.communicators ?? 0;
+  setText(byId('shown'), (!items.length ? 'There is none.' : shown.length === items.length ? counted(items.length, 'communicator') : `${shown.length} of ${counted(items.length, 'communicator')}`) +
+    (leftOut ? `, ${leftOut} more are not listed` : ''));
 };
 onView(() => { if (lastNode) showCommunicators(lastNode); });

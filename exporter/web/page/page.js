@@ -5,7 +5,7 @@ import { byId, setText } from './dom.js';
 import { showFindings, verdictOf } from './findings.js';
 import { roughly } from './format.js';
 import { later } from './later.js';
-import { showDirectories, showLosses, showProcesses, showTiles } from './tables.js';
+import { showDirectories, showLosses, showProcesses } from './tables.js';
 
 const pollMilliseconds = 2000, timeoutMilliseconds = 5000;
 
@@ -23,7 +23,6 @@ const show = (node) => {
   setText(byId('node'), nodeName);
   document.body.classList.toggle('bare', !node.processes.length && !node.communicators.length && !node.losses.length);
   showFindings(node);
-  showTiles(node);
   showDirectories(node);
   showCommunicators(node);
   showProcesses(node);

@@ -1,22 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles, processes, losses, and the watched directories with what cannot be used in them.
+// Processes, losses, and the watched directories with what cannot be used in them.
 import { byId, fillRow, row, setText, sync, table } from './dom.js';
-import { bytes, clock, count, perSecond, seconds, unknown, whole } from './format.js';
+import { clock, seconds, unknown, whole } from './format.js';
 import { processClass, processWord, standingWord } from './words.js';
 
 const lossCount = (losses) => losses.reduce((sum, loss) => sum + loss.count, 0);
-
-export const showTiles = (node) => {
-  const sum = (value) => node.communicators.reduce((all, comm) => all + comm.collectives.reduce((part, item) => part + (value(item) ?? 0), 0), 0);
-  const running = node.processes.filter((process) => process.alive && !process.stopped).length;
-  const working = node.processes.filter((process) => !process.ended).length;
-  const each = (value) => working ? value / working : null;
-  setText(byId('tile-processes'), running === node.processes.length ? String(running) : `${running} of ${node.processes.length} run`);
-  const listed = node.communicators.length, leftOut = node.left_out?.communicators ?? 0;
-  setText(byId('tile-communicators'), leftOut ? `${listed} of ${listed + leftOut} listed` : String(listed));
-  setText(byId('tile-operations'), perSecond(count)(each(sum((item) => item.recent.operations_per_second))));
-  setText(byId('tile-bytes'), perSecond(bytes)(each(sum((item) => item.recent.bytes_per_second))));
-};
 
 const processColumns = [['pid', 'number'], ['state', ''], ['global rank', 'number'], ['job', ''], ['program', ''], ['host', ''], ['up for', 'number'], ['plugin', ''], ['not followed or timed', 'number']];
 const processes = table('Processes that have loaded the plugin', processColumns);
@@ -39,6 +27,8 @@ const stateText = (process, found) => {
 
 export const showProcesses = (node) => {
   const sorted = node.processes.slice().sort((a, b) => a.nccl_job.localeCompare(b.nccl_job) || Number(a.global_rank) - Number(b.global_rank) || a.pid - b.pid);
+  const running = sorted.filter((process) => process.alive && !process.stopped).length;
+  setText(byId('processes-title'), sorted.length ? `Processes: ${running} of ${sorted.length} run` : 'Processes');
   byId('no-process').hidden = sorted.length > 0;
   processes.element.hidden = !sorted.length;
   sync(processes.body, sorted, (process) => `${process.pid} ${process.start}`, row(processColumns.map((column) => column[1])), (line, process) => {

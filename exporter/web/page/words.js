@@ -6,6 +6,7 @@ const kinds = {
   hang_culprit: 'hang', hang_other_call: 'hang', hang_nobody_behind: 'hang', hang_elsewhere: 'hang',
   late_rank: 'late', process_killed: 'killed', segments_unusable: 'unusable files', operations_not_followed: 'not followed', not_judged: 'not judged', ranks_unmeasured: 'not measured', abandoned: 'abandoned', socket_fallback: 'sockets',
 };
+export const isHang = (finding) => kinds[finding.kind] === 'hang';
 // A kind of a later version has its own name.
 export const kindWord = (kind) => kinds[kind] ?? kind.replaceAll('_', ' ');
 
