@@ -60,7 +60,7 @@ CommandLine::CommandLine(std::string_view commit)
   app_.require_subcommand(0, 1);
   for (const Command& command :
        {TopCommand(), InFlightCommand(), DoctorCommand(), ReportCommand(), WaitCommand(),
-        TraceCommand(), TraceMergeCommand(), TraceSummaryCommand()})
+        OtlpCommand(), TraceCommand(), TraceMergeCommand(), TraceSummaryCommand()})
     Add(command);
   app_.add_subcommand("man", "Print the manual page.")->group("");
 }

@@ -36,6 +36,7 @@ Command InFlightCommand();
 Command DoctorCommand();
 Command ReportCommand();
 Command WaitCommand();
+Command OtlpCommand();
 Command TraceCommand();
 Command TraceMergeCommand();
 Command TraceSummaryCommand();

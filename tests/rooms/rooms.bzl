@@ -24,6 +24,7 @@ ROOMS = [
     "exporter/findings/testing",
     "exporter/http",
     "exporter/ledger",
+    "exporter/otlp",
     "exporter/series",
     "exporter/testing",
     "exporter/text",

@@ -32,17 +32,6 @@ constexpr std::array kSystemTrust{"/etc/ssl/certs/ca-certificates.crt",
                                   "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"};
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
-// The value of a field of a head without the empty line at its end, in lower case and without
-// blanks before it. Empty where the head has no such field.
-std::string FieldOf(std::string_view head, const std::string& name) {
-  std::string lower = std::string(head) + "\r\n";
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  const size_t at = lower.find("\r\n" + name + ':');
-  if (at == std::string::npos) return "";
-  const size_t begin = lower.find_first_not_of(" \t", at + name.size() + 3);
-  return lower.substr(begin, lower.find("\r\n", begin) - begin);
-}
-
 int StatusOf(std::string_view line) {
   constexpr std::string_view kVersion = "HTTP/1.";
   constexpr size_t kStatusAt = sizeof("HTTP/1.1 ") - 1, kDigits = 3;
@@ -216,10 +205,18 @@ PlainAnswer GetLocally(const PlainRequest& request) {
   return PlainGet(request, &peer);
 }
 
-std::string Exchange(const PlainRequest& request, Connection& connection, PlainAnswer& answer) {
-  std::string text, fault = connection.Send("GET " + request.server.prefix + request.path +
-                                            " HTTP/1.1\r\nHost: " + request.host_field + "\r\n" +
-                                            request.fields + "Connection: close\r\n\r\n");
+std::string Send(const PlainRequest& request, Connection& connection) {
+  const std::string length =
+      request.posted ? "Content-Length: " + std::to_string(request.posted->size()) + "\r\n" : "";
+  const std::string fault =
+      connection.Send((request.posted ? "POST " : "GET ") + request.server.prefix + request.path +
+                      " HTTP/1.1\r\nHost: " + request.host_field + "\r\n" + request.fields +
+                      length + "Connection: close\r\n\r\n");
+  return fault.empty() && request.posted ? connection.Send(*request.posted) : fault;
+}
+
+std::string Receive(const PlainRequest& request, Connection& connection, PlainAnswer& answer) {
+  std::string text, fault;
   bool is_over = false;
   while (fault.empty() && !TakeApart(text, is_over, answer)) {
     if (text.size() >= request.most_bytes)
@@ -230,7 +227,24 @@ std::string Exchange(const PlainRequest& request, Connection& connection, PlainA
   return fault;
 }
 
+std::string Exchange(const PlainRequest& request, Connection& connection, PlainAnswer& answer) {
+  const std::string unsent = Send(request, connection);
+  if (!unsent.empty() && !request.posted) return unsent;
+  // One that refuses a body may answer and close before it has taken all of it.
+  const std::string fault = Receive(request, connection, answer);
+  return unsent.empty() || answer.status != 0 ? fault : unsent;
+}
+
 }  // namespace
+
+std::string FieldOf(std::string_view head, const std::string& name) {
+  std::string lower = std::string(head) + "\r\n";
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  const size_t at = lower.find("\r\n" + name + ':');
+  if (at == std::string::npos) return "";
+  const size_t begin = lower.find_first_not_of(" \t", at + name.size() + 3);
+  return lower.substr(begin, lower.find("\r\n", begin) - begin);
+}
 
 bool TakeApart(std::string_view text, bool is_over, PlainAnswer& answer) {
   const size_t line_end = text.find_first_of("\r\n");
@@ -240,6 +254,7 @@ bool TakeApart(std::string_view text, bool is_over, PlainAnswer& answer) {
   const size_t head_end = text.find("\r\n\r\n");
   if (head_end == std::string::npos) return false;
   const std::string_view head = text.substr(0, head_end), rest = text.substr(head_end + 4);
+  answer.head = head;
   if (FieldOf(head, "transfer-encoding") == "chunked") {
     if (!is_over && !rest.ends_with(kLastChunk)) return false;
     std::optional<std::string> body = JoinChunks(rest);
@@ -281,6 +296,11 @@ PlainAnswer PlainGet(const PlainRequest& request) {
   if (status != 0) return Unreachable(::gai_strerror(status));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
   return PlainGet(request, found);
+}
+
+PlainAnswer PlainPost(PlainRequest request, std::string_view body) {
+  request.posted = body;
+  return PlainGet(request);
 }
 
 }  // namespace nccl_exporter::exporter

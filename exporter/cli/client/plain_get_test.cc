@@ -79,6 +79,34 @@ TEST(PlainGetTest, TakesTheBodyByItsLength) {
   EXPECT_EQ(peer.Request(), "GET /path HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
 }
 
+TEST(PlainGetTest, PostsABody) {
+  OneAnswer peer("HTTP/1.1 503 No\r\nRetry-After:  7\r\nContent-Length: 0\r\n\r\n");
+  const PlainAnswer answer = PlainPost({.server = {.host = "127.0.0.1", .port = peer.port()},
+                                        .path = "/path",
+                                        .patience = std::chrono::seconds(60),
+                                        .most_bytes = 1000,
+                                        .fields = "A: b\r\n"},
+                                       "body");
+  EXPECT_EQ(answer.fault, "");
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(FieldOf(answer.head, "retry-after"), "7");
+  EXPECT_EQ(FieldOf(answer.head, "retry"), "");
+  EXPECT_EQ(peer.Request().substr(0, peer.Request().find("\r\n\r\n")),
+            "POST /path HTTP/1.1\r\nHost: localhost\r\nA: b\r\nContent-Length: 4\r\n"
+            "Connection: close");
+}
+
+// The peer reads 1 KiB and closes: the kernel resets the connection while the body is sent.
+TEST(PlainGetTest, AnAnswerBeforeTheEndOfTheBodyIsTheAnswer) {
+  OneAnswer peer("HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n");
+  const PlainAnswer answer = PlainPost({.server = {.host = "127.0.0.1", .port = peer.port()},
+                                        .path = "/path",
+                                        .patience = std::chrono::seconds(60),
+                                        .most_bytes = 1000},
+                                       std::string(64 << 20, 'x'));
+  EXPECT_EQ(answer.status, 413) << answer.fault;
+}
+
 TEST(PlainGetTest, JoinsTheChunksOfABody) {
   OneAnswer peer(
       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\nB;x=y\r\n and "

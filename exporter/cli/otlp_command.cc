@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// `nccl-exporter otlp`: its flags, and its loop of pulls.
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exporter/cli/commands.h"
+#include "exporter/cli/daemon_judgement.h"
+#include "exporter/cli/report/http_config.h"
+#include "exporter/cli/node_access.h"
+#include "exporter/exposition/encoder.h"
+#include "exporter/exposition/gzip.h"
+#include "exporter/findings/words.h"
+#include "exporter/otlp/pusher.h"
+#include "exporter/otlp/settings.h"
+#include "exporter/text/duration_text.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The daemon sends no more than 24 MiB.
+constexpr size_t kMostScrapedBytes = 32 << 20, kMostAnswerOfReceiver = 64 << 10;
+constexpr const char* kAccept =
+    "Accept: application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; "
+    "encoding=delimited\r\n";
+constexpr int kOk = 200;
+
+struct OtlpFlags {
+  otlp::Settings settings;
+  std::string endpoint_config_file, http_config_file;
+  std::string daemon{kDefaultDaemon}, path = "/metrics";
+  std::string instance;
+};
+
+int64_t RealtimeNs() {
+  return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+PlainRequest ScrapeOf(const OtlpFlags& flags) {
+  std::string fault;
+  const HttpConfig config = ReadHttpConfig(flags.http_config_file);
+  const HttpAddress server = *ParseAnyDaemonAddress(flags.daemon, fault);
+  return {.server = server,
+          .path = flags.path,
+          .patience = otlp::kDefaultTimeout,
+          .most_bytes = kMostScrapedBytes,
+          .host_field = server.socket.empty() ? server.HostField() : "localhost",
+          .fields = config.fields + kAccept,
+          .tls = config.tls};
+}
+
+// Why there is no scrape in it; empty where there may be.
+std::string FaultOf(const PlainAnswer& answer) {
+  if (!answer.fault.empty() || answer.status == kOk) return answer.fault;
+  return "status " + std::to_string(answer.status);
+}
+
+PlainRequest PushOf(const otlp::Settings& settings) {
+  return {.server = *settings.endpoint,
+          .path = settings.endpoint->prefix.empty() ? "/" : "",
+          .patience = *settings.timeout,
+          .most_bytes = kMostAnswerOfReceiver,
+          .host_field = settings.endpoint->HostField(),
+          .fields = settings.fields,
+          .tls = settings.tls};
+}
+
+Labels ResourceOf(const OtlpFlags& flags) {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  Labels labels{{"service.name", "nccl-exporter"},
+                {"service.instance.id", flags.instance.empty() ? NodeName() : flags.instance},
+                {"host.name", host.data()}};
+  if (const char* const node = std::getenv("NODE_NAME"); node != nullptr && *node != '\0')
+    labels.push_back({"k8s.node.name", node});
+  return labels;
+}
+
+sigset_t BlockedSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // of all threads that start later
+  return signals;
+}
+
+// False where a signal ends the command meanwhile.
+bool SleepUntil(Clock::time_point until, const sigset_t& signals) {
+  const auto left = std::max(until - Clock::now(), Clock::duration(0));
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(left);
+  const timespec limit{.tv_sec = seconds.count(), .tv_nsec = (left - seconds).count()};
+  return sigtimedwait(&signals, nullptr, &limit) < 0;
+}
+
+// Pulls and queues until a signal; the pusher pushes meanwhile.
+void Pull(const OtlpFlags& flags, const sigset_t& signals, otlp::Pusher& pusher) {
+  const PlainRequest scrape = ScrapeOf(flags);
+  otlp::MetricsRequests requests(ResourceOf(flags), flags.settings.form);
+  const int64_t start_ns = RealtimeNs();
+  std::string said;
+  Clock::time_point next = Clock::now();
+  do {
+    const int64_t now_ns = RealtimeNs();
+    const PlainAnswer answer = PlainGet(scrape);
+    std::string fault = FaultOf(answer), own;
+    EncodeProtobuf(pusher.Families(start_ns), own);
+    std::optional<std::string> request;
+    if (fault.empty()) {
+      request = requests.Make(answer.body + own, now_ns);
+      if (!request) fault = "it is not understood";
+    }
+    if (!request) request = requests.Make(own, now_ns);
+    if (fault != std::exchange(said, fault) && !fault.empty())
+      Fail(kSuccess, PrintablePath("no metrics of the daemon at " + scrape.server.HostField() +
+                                   ": " + fault));
+    pusher.Add(*flags.settings.compresses ? Gzip(*request) : *std::move(request));
+    next = std::max(next + *flags.settings.interval, Clock::now());
+  } while (SleepUntil(next, signals));
+}
+
+int Push(OtlpFlags flags) {
+  otlp::Settings& settings = flags.settings;
+  if (!flags.endpoint_config_file.empty()) {
+    HttpConfig config = ReadHttpConfig(flags.endpoint_config_file);
+    settings.fields = std::move(config.fields);
+    settings.tls = std::move(config.tls);
+  }
+  otlp::Complete(settings, [](const std::string& name) {
+    const char* const value = std::getenv(name.c_str());
+    return std::string(value == nullptr ? "" : value);
+  });
+  const sigset_t signals = BlockedSignals();
+  otlp::RequestQueue queue(settings.queue_directory, settings.queue_mib << 20);
+  otlp::Pusher pusher(PushOf(settings), queue,
+                      [](const std::string& line) { Fail(kSuccess, line); });
+  Pull(flags, signals, pusher);
+  pusher.Finish();
+  return Fail(kSuccess, "ended; " + std::to_string(queue.count()) + " requests were not pushed");
+}
+
+void AddDuration(CLI::App& app, const std::string& name,
+                 std::optional<std::chrono::milliseconds>& duration, const std::string& help) {
+  const auto store = [&duration](const std::string& value) {
+    const auto parsed = ParseDuration(value);
+    if (!parsed || *parsed < std::chrono::milliseconds(1))
+      return "write seconds, or a duration like 15s or 500ms";
+    duration = std::chrono::floor<std::chrono::milliseconds>(*parsed);
+    return "";
+  };
+  AddChecked(app, name, store, help);
+}
+
+// The first of the two values is the default.
+void AddChoice(CLI::App& app, const std::string& name, const std::vector<std::string>& values,
+               std::function<void(bool is_first)> store, const std::string& help) {
+  const auto take = [=](const std::string& value) { store(value == values[0]); };
+  app.add_option_function<std::string>(name, take, help)
+      ->check(CLI::IsMember(values))
+      ->default_str(values[0]);
+}
+
+void AddPullFlags(CLI::App& app, OtlpFlags& flags) {
+  const auto store_daemon = [&flags](const std::string& value) {
+    std::string fault;
+    ParseAnyDaemonAddress(value, fault);
+    flags.daemon = value;
+    return fault;
+  };
+  AddChecked(app, "--daemon", store_daemon,
+             "Address of the daemon: http[s]://HOST[:PORT][/PREFIX] or unix:/PATH.")
+      ->default_str(flags.daemon);
+  const auto store_path = [&flags](const std::string& value) {
+    flags.path = value;
+    const bool is_path = value.starts_with('/') && value.find_first_of(" \r\n") == value.npos;
+    return is_path ? "" : "it does not begin with /, or has a blank";
+  };
+  AddChecked(app, "--daemon.path", store_path,
+             "Path of its metrics. With ?collect[]=alerts it has those that the rules read.")
+      ->default_str(flags.path);
+  AddHttpConfigFlag(app, flags.http_config_file);
+  AddDuration(app, "--interval", flags.settings.interval,
+              "Time between two pulls. The default is 15s.");
+}
+
+void AddOtlpFlags(CLI::App& app, OtlpFlags& flags) {
+  const auto store_endpoint = [&flags](const std::string& value) {
+    std::string fault;
+    flags.settings.endpoint = otlp::EndpointAt(value, fault);
+    return fault;
+  };
+  AddChecked(app, "--endpoint", store_endpoint,
+             "Address of the receiver, http[s]://HOST[:PORT][/PREFIX]; /v1/metrics follows it.")
+      ->default_str(otlp::kDefaultEndpoint);
+  app.add_option("--endpoint.config.file", flags.endpoint_config_file,
+                 "File with a login, TLS and headers for the receiver, as that of "
+                 "--http.config.file. It replaces the variables of headers and certificates.");
+  AddDuration(app, "--timeout", flags.settings.timeout,
+              "Time for one request. The default is 10s.");
+  AddChoice(
+      app, "--compression", {"gzip", "none"},
+      [&flags](bool is_gzip) { flags.settings.compresses = is_gzip; }, "Compression of requests.");
+  AddChoice(
+      app, "--histograms", {"explicit", "exponential"},
+      [&flags](bool is_explicit) {
+        flags.settings.form =
+            is_explicit ? otlp::HistogramForm::kExplicit : otlp::HistogramForm::kExponential;
+      },
+      "Form of histograms: explicit, or exponential where the daemon has native ones.");
+  app.add_option("--queue.dir", flags.settings.queue_directory,
+                 "Directory of requests that wait. Without it they are in memory, and a restart "
+                 "loses them.");
+  app.add_option("--queue.size", flags.settings.queue_mib, "MiB of requests that wait at most.")
+      ->check(CLI::Range(1, 1 << 20))
+      ->default_str("64");
+  app.add_option("--instance", flags.instance,
+                 "The service.instance.id, which Prometheus makes the label instance. The default "
+                 "is the name of the node.");
+  AddPullFlags(app, flags);
+}
+
+}  // namespace
+
+Command OtlpCommand() {
+  const auto flags = std::make_shared<OtlpFlags>();
+  return {.name = "otlp",
+          .help = "Push the metrics of the daemon to a receiver of OTLP/HTTP, until SIGTERM.",
+          .add_flags = [flags](CLI::App& app) { AddOtlpFlags(app, *flags); },
+          .run = [flags](const Options&) { return Push(*flags); }};
+}
+
+}  // namespace nccl_exporter::exporter
