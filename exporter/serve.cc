@@ -202,10 +202,14 @@ std::string ServeUntilSignal(const Options& options) {
   Ledger ledger(LedgerTimesOf(options, thresholds));
   BookSource books([&] { return BookNow(collector, ledger); }, false);
   AnswerBudget budget;
-  ScrapePage scrape_page(books, budget, kSeriesLimit, options.metrics, kCommit);
+  ScrapePage scrape_page(books, budget, kSeriesLimit, options.metrics, kCommit,
+                         options.extension_socket);
   NodeWatch watch(books, thresholds, [&](const Judgement& judgement) {
     scrape_page.daemon().SetFindings(judgement.findings);
     scrape_page.daemon().SetDroppedLogLines(log->dropped());
+    if (options.extension_socket.empty()) return;
+    scrape_page.extensions().Fetch(ExtensionFamilies::Clock::now());
+    scrape_page.daemon().SetExtensionFaults(scrape_page.extensions().faults());
   });
   // Seldom, since it reads the mappings of all processes.
   const UnmeasuredWatch unmeasured(

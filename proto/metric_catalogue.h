@@ -123,6 +123,7 @@ enum class Metric : uint8_t {
   kScrapeDuration,
   kRequestsRefused,
   kLogLinesDropped,
+  kExtensionFaults,
   kSnapshotTimestamp,
   kProcessCpu,
   kProcessResidentMemory,
@@ -460,6 +461,10 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      LabelScope::kDaemon, "reason", "Requests refused because of a limit, by limit."},
     {Metric::kLogLinesDropped, "nccl_exporter_log_lines_dropped_total", MetricType::kCounter, "",
      LabelScope::kDaemon, "", "Lines of the daemon's log that nobody took in time."},
+    {Metric::kExtensionFaults, "nccl_exporter_extension_faults_total", MetricType::kCounter, "",
+     LabelScope::kDaemon, "",
+     "Answers of extensions that were late, refused or missing. Absent without "
+     "--extension.socket."},
     {Metric::kSnapshotTimestamp, "nccl_exporter_snapshot_timestamp_seconds", MetricType::kGauge,
      "seconds", LabelScope::kDaemon, "",
      "When the segments were read for this answer, seconds since the epoch."},

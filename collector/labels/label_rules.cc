@@ -15,8 +15,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kKinds =
-    "\"match\" must be {\"slurm_job_id\": ...}, {\"namespace\": ..., \"pod\": ...}, {\"uid\": "
-    "...}, {\"gpu_uuid\": ...} or {\"node\": ...}";
+    "\"match\" must be {\"pid\": ..., \"gpu_uuid\": ...}, {\"slurm_job_id\": ...}, {\"namespace\": "
+    "..., \"pod\": ...}, {\"uid\": ...}, {\"gpu_uuid\": ...} or {\"node\": ...}";
 
 [[noreturn]] void Refuse(const std::string& what) { throw std::runtime_error(what); }
 
@@ -34,6 +34,9 @@ LabelTarget TargetOf(const Json& match) {
   if (match.size() == 2 && match.contains("namespace") && match.contains("pod"))
     return {LabelMatch::kPod,
             TextOf(match["namespace"], "namespace") + '/' + TextOf(match["pod"], "pod")};
+  if (match.size() == 2 && match.contains("pid") && match.contains("gpu_uuid"))
+    return {LabelMatch::kProcess,
+            TextOf(match["pid"], "pid") + '/' + TextOf(match["gpu_uuid"], "gpu_uuid")};
   if (match.size() != 1) Refuse(kKinds);
   const std::pair<const char*, LabelMatch> kinds[] = {{"slurm_job_id", LabelMatch::kSlurmJob},
                                                       {"uid", LabelMatch::kUser},
@@ -85,8 +88,11 @@ SiteLabels LabelsOf(const ProcessSnapshot& process, const LabelRules& rules) {
       {LabelMatch::kPod, process.Identity("POD_NAMESPACE") + '/' + process.Identity("POD_NAME")},
       {LabelMatch::kUser, std::to_string(process.uid)},
       {LabelMatch::kNode, process.NodeName()}};
-  for (const CommunicatorSnapshot& communicator : process.communicators)
+  for (const CommunicatorSnapshot& communicator : process.communicators) {
     targets.insert({LabelMatch::kGpu, communicator.gpu_uuid});
+    targets.insert(
+        {LabelMatch::kProcess, std::to_string(process.pid) + '/' + communicator.gpu_uuid});
+  }
   SiteLabels labels;
   for (const LabelTarget& target : targets | std::views::reverse) {
     const auto rule = rules.find(target);

@@ -18,11 +18,11 @@ inline constexpr size_t kLabelFileBytes = 64 * 1024;
 inline constexpr size_t kLabelBytes = 64;  // of a name, and of a value
 
 // Ways to name processes. Where several rules fit a process, labels of a later way win.
-enum class LabelMatch : uint8_t { kNode, kGpu, kUser, kPod, kSlurmJob };
+enum class LabelMatch : uint8_t { kNode, kGpu, kUser, kPod, kSlurmJob, kProcess };
 
 struct LabelTarget {
   LabelMatch match = LabelMatch::kNode;
-  std::string value;  // of kPod: namespace, '/' and name
+  std::string value;  // of kPod: namespace, '/' and name; of kProcess: pid, '/' and UUID of a GPU
 
   auto operator<=>(const LabelTarget&) const = default;
 };

@@ -18,6 +18,7 @@ using testing::UnorderedElementsAre;
 ProcessSnapshot Process() {
   ProcessSnapshot process;
   process.uid = 1000;
+  process.pid = 7;
   process.host_name = "gpu-node-7";
   process.identity = {
       {"SLURM_JOB_ID", "4711"}, {"POD_NAMESPACE", "research"}, {"POD_NAME", "trainer-0"}};
@@ -43,7 +44,7 @@ TEST(LabelRulesTest, EachWayNamesAProcess) {
   for (const char* const match :
        {R"({"slurm_job_id": "4711"})", R"({"slurm_job_id": 4711})", R"({"uid": 1000})",
         R"({"namespace": "research", "pod": "trainer-0"})", R"({"gpu_uuid": "GPU-1"})",
-        R"({"node": "gpu-node-7"})"})
+        R"({"node": "gpu-node-7"})", R"({"pid": 7, "gpu_uuid": "GPU-1"})"})
     EXPECT_THAT(LabelsOf(Process(), ParseLabelRules(Rule(match))),
                 UnorderedElementsAre(Pair("team", "x")))
         << match;

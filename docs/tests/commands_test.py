@@ -23,7 +23,7 @@ DAEMON = pathlib.Path('exporter/nccl-exporter').absolute()
 SKIPPED = {'third_party', 'node_modules'}
 
 # First words of the lines of a shell block, after variables and sudo. Blocks of other texts begin otherwise.
-OF_THE_SYSTEM = {'apt-get', 'cat', 'cd', 'curl', 'dnf', 'docker', 'echo', 'export', 'gzip', 'helm', 'install', 'kubectl', 'ln', 'mkdir', 'mv',
+OF_THE_SYSTEM = {'apt-get', 'cat', 'cd', 'curl', 'dnf', 'docker', 'echo', 'export', 'gcc', 'gzip', 'helm', 'install', 'kubectl', 'ln', 'mkdir', 'mv',
                  'pip', 'python', 'record', 'scancel', 'scontrol', 'setpriv', 'skopeo', 'srun', 'ssh', 'systemctl', 'systemd-sysusers', 'tar',
                  'torchrun', 'useradd'}
 OURS = re.compile(r'(?:tools|deploy|bazel-bin)/[\w./-]+|nccl-exporter|bazel')

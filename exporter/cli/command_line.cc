@@ -58,9 +58,12 @@ CommandLine::CommandLine(std::string_view commit)
                         "Print the version and exit.");
   app_.set_help_flag("-h,--help", "Print this help and exit.");
   app_.require_subcommand(0, 1);
+  app_.add_subcommand("extension", "Extensions by the C interface: run, check, list.")
+      ->require_subcommand(1);
   for (const Command& command :
        {TopCommand(), InFlightCommand(), DoctorCommand(), ReportCommand(), WaitCommand(),
-        OtlpCommand(), TraceCommand(), TraceMergeCommand(), TraceSummaryCommand()})
+        OtlpCommand(), TraceCommand(), TraceMergeCommand(), TraceSummaryCommand(),
+        ExtensionRunCommand(), ExtensionCheckCommand(), ExtensionListCommand()})
     Add(command);
   app_.add_subcommand("man", "Print the manual page.")->group("");
 }

@@ -40,6 +40,9 @@ Command OtlpCommand();
 Command TraceCommand();
 Command TraceMergeCommand();
 Command TraceSummaryCommand();
+Command ExtensionRunCommand();
+Command ExtensionCheckCommand();
+Command ExtensionListCommand();
 
 // Flags of commands. The requests outlive the app.
 void AddReportFlags(CLI::App& app, ReportRequest& request);

@@ -144,7 +144,7 @@ std::vector<std::string> DefaultsOf(const OptionRow& row) {
 
 }  // namespace
 
-constexpr std::array<OptionRow, 20> kOptions{{
+constexpr std::array<OptionRow, 21> kOptions{{
     {"--web.listen-address", ":9828",
      "Address to listen at, host:port, [IPv6]:port, or :port for all addresses. May be given "
      "several times.",
@@ -176,6 +176,9 @@ constexpr std::array<OptionRow, 20> kOptions{{
      "How long the metrics of an ended process or communicator are still served: seconds, or a "
      "duration like 1h30m.",
      FlagTakes::kValue, StoreDuration<&Options::retention>},
+    {"--extension.socket", "",
+     "Unix socket at which nccl-exporter extension run serves the families of extensions.",
+     FlagTakes::kValue, StoreChecked<&Options::extension_socket, IsNotEmpty>},
     {"--labels.dir", "",
      "Directory of files with labels of the site for jobs, pods, users, GPUs or nodes. Its files "
      "*.json are read when they change.",

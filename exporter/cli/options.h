@@ -30,6 +30,7 @@ struct Options {
   bool serves_traces = false;
   std::vector<std::string> segment_dirs;
   std::chrono::nanoseconds retention{};
+  std::string extension_socket;  // empty: none
   std::string label_directory;  // empty: none
   std::string findings_config;  // file of thresholds; empty: the shipped ones
   double findings_time_scale = 1;
@@ -57,7 +58,7 @@ struct OptionRow {
   bool is_for_tests = false;  // no help, manual or document shows it
 };
 
-extern const std::array<OptionRow, 20> kOptions;
+extern const std::array<OptionRow, 21> kOptions;
 
 // Adds a flag to the program or to a command. The values that are given there are appended to
 // `values`, which outlives the app.

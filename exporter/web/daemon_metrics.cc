@@ -88,7 +88,9 @@ DaemonMetrics::DaemonMetrics(const std::vector<Limit>& limits, std::string_view 
       log_lines_dropped_(
           Named(prometheus::BuildCounter(), Metric::kLogLinesDropped).Register(registry_).Add({})),
       unmeasured_(
-          Named(prometheus::BuildGauge(), Metric::kUnmeasuredProcesses).Register(registry_)) {
+          Named(prometheus::BuildGauge(), Metric::kUnmeasuredProcesses).Register(registry_)),
+      extension_faults_(
+          Named(prometheus::BuildCounter(), Metric::kExtensionFaults).Register(registry_)) {
   // There from the start, so that the family is never absent.
   for (const CodeRow<SeriesLoss>& row : kSeriesLosses)
     series_dropped_.Add({{"uid", std::string(kOtherUsers)}, {"reason", std::string(row.name)}});
@@ -134,6 +136,11 @@ void DaemonMetrics::Count(Refusal refusal) { refusals_[static_cast<size_t>(refus
 
 void DaemonMetrics::SetDroppedLogLines(uint64_t lines) {
   log_lines_dropped_.Increment(static_cast<double>(lines) - log_lines_dropped_.Value());
+}
+
+void DaemonMetrics::SetExtensionFaults(uint64_t faults) {
+  prometheus::Counter& counter = extension_faults_.Add({});
+  counter.Increment(static_cast<double>(faults) - counter.Value());
 }
 
 void DaemonMetrics::SetFindings(const std::vector<Finding>& findings) {

@@ -38,6 +38,8 @@ class DaemonMetrics {
   void Count(Refusal refusal);
   // Lines that the log dropped since the daemon's start. For one thread.
   void SetDroppedLogLines(uint64_t lines);
+  // Faults of extensions since the daemon's start; absent until it is called. For one thread.
+  void SetExtensionFaults(uint64_t faults);
   // Replaces those of the judgement before. A scrape meanwhile may see some kinds of each.
   void SetFindings(const std::vector<Finding>& findings);
 
@@ -56,6 +58,7 @@ class DaemonMetrics {
   prometheus::Counter& log_lines_dropped_;
   std::array<prometheus::Counter*, kRefusalCount> refusals_{};
   prometheus::Family<prometheus::Gauge>& unmeasured_;
+  prometheus::Family<prometheus::Counter>& extension_faults_;
   // All pairs are served, so that a query gets 0 and not nothing.
   ByFinding<prometheus::Gauge*> findings_{};
   std::mutex mutex_;                                   // guards what follows

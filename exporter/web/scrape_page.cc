@@ -16,11 +16,13 @@
 namespace nccl_exporter::exporter {
 
 ScrapePage::ScrapePage(BookSource& books, AnswerBudget& budget, size_t series_limit,
-                       const MetricFilter& filter, std::string_view commit)
+                       const MetricFilter& filter, std::string_view commit,
+                       std::string extension_socket)
     : books_(books),
       series_limit_(series_limit),
       filter_(filter),
       daemon_(Limits(series_limit), commit),
+      extensions_(std::move(extension_socket)),
       memory_(filter),
       builder_([this](Collect collect) { return Expose(collect); }, budget) {}
 
@@ -29,6 +31,7 @@ Exposition ScrapePage::Expose(Collect collect) {
   daemon_.CountDrops(
       AddSnapshotFamilies(books_.Take(), series_limit_, memory_, exposition, collect));
   daemon_.AddTo(exposition);
+  if (Has(collect, MetricPart::kDetail)) extensions_.AddTo(exposition);
   return exposition;
 }
 

@@ -15,6 +15,7 @@
 #include "exporter/series/metric_filter.h"
 #include "exporter/series/snapshot_families.h"
 #include "exporter/web/daemon_metrics.h"
+#include "exporter/web/extension_families.h"
 #include "exporter/web/page_builder.h"
 
 namespace nccl_exporter::exporter {
@@ -29,14 +30,16 @@ inline constexpr std::chrono::milliseconds kDefaultScrapeBudget{9500};
 class ScrapePage {
  public:
   // `books` and `budget` outlive this object. `commit` is that of the program, empty if not
-  // known.
+  // known; `extension_socket` as of ExtensionFamilies.
   ScrapePage(BookSource& books, AnswerBudget& budget, size_t series_limit = kSeriesLimit,
-             const MetricFilter& filter = {}, std::string_view commit = {});
+             const MetricFilter& filter = {}, std::string_view commit = {},
+             std::string extension_socket = {});
 
   HttpResponse Answer(const HttpRequest& request);
 
   // For what happens elsewhere in the daemon.
   DaemonMetrics& daemon() { return daemon_; }
+  ExtensionFamilies& extensions() { return extensions_; }
 
  private:
   // Scrapes from their request to the end of their answer.
@@ -56,6 +59,7 @@ class ScrapePage {
   const size_t series_limit_;
   const MetricFilter filter_;
   DaemonMetrics daemon_;
+  ExtensionFamilies extensions_;
   SeriesMemory memory_;  // from one exposition to the next
   // Outlived by the answers that are still being sent when the page is gone.
   const std::shared_ptr<InProgress> in_progress_ = std::make_shared<InProgress>();

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// `nccl-exporter extension run`, `check` and `list`: their flags, and the loop of pulls.
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exporter/cli/client/plain_get.h"
+#include "exporter/cli/commands.h"
+#include "exporter/cli/daemon_judgement.h"
+#include "exporter/cli/report/http_config.h"
+#include "exporter/exposition/negotiation.h"
+#include "exporter/extension/check.h"
+#include "exporter/extension/extension_host.h"
+#include "exporter/findings/words.h"
+#include "exporter/http/http_server.h"
+#include "exporter/text/duration_text.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMostExtensions = 16, kMostScrapedBytes = 32 << 20;
+constexpr std::chrono::milliseconds kPatience{10000};
+constexpr const char* kAccept =
+    "Accept: application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; "
+    "encoding=delimited\r\n";
+constexpr int kOk = 200;
+
+struct ExtensionFlags {
+  std::vector<std::string> names;
+  std::vector<std::string> folders{kExtensionFolder};
+  std::vector<std::string> settings;  // NAME.KEY=VALUE
+  ExtensionPlaces places;
+  std::string socket;
+  std::string daemon{kDefaultDaemon}, http_config_file;
+  std::chrono::nanoseconds interval = std::chrono::seconds(15);
+};
+
+void Say(const std::string& line) { Fail(kSuccess, PrintablePath(line)); }
+
+// `name` as on the command line. Throws as ExtensionLibrary does.
+std::unique_ptr<ExtensionLibrary> Load(const ExtensionFlags& flags, const std::string& name) {
+  std::string short_name = std::filesystem::path(name).stem();
+  constexpr std::string_view kBeginning = "libnccl-exporter-extension-";
+  if (short_name.starts_with(kBeginning)) short_name.erase(0, kBeginning.size());
+  std::map<std::string, std::string> own;
+  for (const std::string& setting : flags.settings) {
+    const size_t dot = setting.find('.'), equals = setting.find('=');
+    if (setting.substr(0, dot) == short_name)
+      own[setting.substr(dot + 1, equals - dot - 1)] = setting.substr(equals + 1);
+  }
+  return std::make_unique<ExtensionLibrary>(name, flags.folders, std::move(own),
+                                            [short_name](bool, const std::string& text) {
+                                              Say("extension " + short_name + ": " + text);
+                                            });
+}
+
+std::string CapabilitiesText(uint32_t capabilities) {
+  std::string text;
+  for (const auto& [bit, name] : {std::pair{NCCL_EXT_LABELS, "labels"},
+                                  {NCCL_EXT_FAMILIES, "families"},
+                                  {NCCL_EXT_SINK, "sink"}})
+    if ((capabilities & bit) != 0) text += (text.empty() ? "" : ", ") + std::string(name);
+  return text;
+}
+
+sigset_t BlockedSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // of all threads that start later
+  return signals;
+}
+
+// False where a signal ends the command meanwhile.
+bool Sleep(std::chrono::nanoseconds interval, const sigset_t& signals) {
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(interval);
+  const timespec limit{.tv_sec = seconds.count(), .tv_nsec = (interval - seconds).count()};
+  return sigtimedwait(&signals, nullptr, &limit) < 0;
+}
+
+PlainRequest ScrapeOf(const ExtensionFlags& flags) {
+  std::string fault;
+  const HttpConfig config = ReadHttpConfig(flags.http_config_file);
+  const HttpAddress server = *ParseAnyDaemonAddress(flags.daemon, fault);
+  return {.server = server,
+          .path = "/metrics",
+          .patience = kPatience,
+          .most_bytes = kMostScrapedBytes,
+          .host_field = server.socket.empty() ? server.HostField() : "localhost",
+          .fields = config.fields + kAccept,
+          .tls = config.tls};
+}
+
+int Run(const ExtensionFlags& flags) {
+  std::vector<std::unique_ptr<ExtensionLibrary>> extensions;
+  for (const std::string& name : flags.names) {
+    extensions.push_back(Load(flags, name));
+    if (!extensions.back()->Create()) throw std::runtime_error(name + " refuses its configuration");
+  }
+  const sigset_t signals = BlockedSignals();
+  ExtensionHost host(std::move(extensions), flags.places, Say);
+  HttpServer server([&host](const HttpRequest&) {
+    return HttpResponse{.content_type = std::string(ContentType(Format::kProtobuf)),
+                        .headers = {},
+                        .body = {},
+                        .shared_body = host.Page()};
+  });
+  if (!flags.socket.empty()) {
+    if (const std::string fault = server.Start({flags.socket}); !fault.empty())
+      throw std::runtime_error(fault);
+  }
+  const PlainRequest scrape = ScrapeOf(flags);
+  std::string said;
+  do {
+    const PlainAnswer answer = PlainGet(scrape);
+    std::string fault = answer.fault;
+    if (fault.empty() && answer.status != kOk) fault = "status " + std::to_string(answer.status);
+    if (fault.empty() && !host.See(answer.body)) fault = "its answer is not understood";
+    if (fault != std::exchange(said, fault) && !fault.empty())
+      Say("no metrics of the daemon at " + scrape.server.HostField() + ": " + fault);
+  } while (Sleep(flags.interval, signals));
+  return kSuccess;
+}
+
+int Check(const ExtensionFlags& flags) {
+  size_t failed = 0;
+  for (const std::string& name : flags.names) {
+    for (const CheckResult& result : CheckExtension([&] { return Load(flags, name); })) {
+      fmt::print("{} {}: {}{}\n", result.fault.empty() ? "ok  " : "FAIL", name, result.test,
+                 PrintablePath(result.fault.empty() ? "" : ": " + result.fault));
+      failed += !result.fault.empty();
+    }
+  }
+  return failed == 0 ? kSuccess : kRuntimeFailure;
+}
+
+// Extensions of the command line, else all of the folders.
+int List(ExtensionFlags flags) {
+  constexpr std::string_view kBeginning = "libnccl-exporter-extension-", kEnd = ".so";
+  std::set<std::string> names(flags.names.begin(), flags.names.end());
+  for (const std::string& folder : names.empty() ? flags.folders : std::vector<std::string>()) {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+      const std::string file = entry.path().filename();
+      if (file.starts_with(kBeginning) && file.ends_with(kEnd))
+        names.insert(file.substr(kBeginning.size(), file.size() - kBeginning.size() - kEnd.size()));
+    }
+  }
+  int code = kSuccess;
+  for (const std::string& name : names) {
+    try {
+      const auto library = Load(flags, name);
+      fmt::print("{} {}: {} ({})\n", library->extension().name,
+                 PrintablePath(library->extension().version),
+                 CapabilitiesText(library->extension().capabilities),
+                 PrintablePath(library->path()));
+    } catch (const std::runtime_error& fault) {
+      code = Fail(kRuntimeFailure, PrintablePath(name + ": " + fault.what()));
+    }
+  }
+  return code;
+}
+
+void AddCommonFlags(CLI::App& app, ExtensionFlags& flags, bool needs_names) {
+  auto* const names = app.add_option(
+      "NAME", flags.names, "Extensions in their order: short names, or paths, which have a slash.");
+  names->expected(needs_names ? 1 : 0, static_cast<int>(kMostExtensions));
+  if (needs_names) names->required();
+  app.add_option("--path", flags.folders, "Folder of extensions. May be given several times.")
+      ->default_str(kExtensionFolder);
+  AddChecked(
+      app, "--set",
+      [&flags](const std::string& value) {
+        const size_t dot = value.find('.'), equals = value.find('=');
+        if (dot == 0 || equals == std::string::npos || dot >= equals - 1)
+          return std::string("is not NAME.KEY=VALUE");
+        flags.settings.push_back(value);
+        return std::string();
+      },
+      "Setting of an extension: NAME.KEY=VALUE. May be given several times.");
+}
+
+void AddRunFlags(CLI::App& app, ExtensionFlags& flags) {
+  AddCommonFlags(app, flags, true);
+  AddDaemonFlag(app, flags.daemon);
+  AddHttpConfigFlag(app, flags.http_config_file);
+  app.add_option("--labels.dir", flags.places.labels_directory,
+                 "Folder into which labels go: that of the daemon's --labels.dir.");
+  app.add_option("--socket", flags.socket,
+                 "Unix socket at which families are served: that of the daemon's "
+                 "--extension.socket.");
+  app.add_option("--output.dir", flags.places.output_directory,
+                 "Folder of files of extensions, in a folder of each.");
+  app.add_option("--output.files", flags.places.most_files,
+                 "Files that are kept of each extension; the first names go.")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  AddChecked(
+      app, "--interval",
+      [&flags](const std::string& value) {
+        const auto interval = ParseDuration(value);
+        if (!interval || *interval < std::chrono::seconds(1) || *interval > std::chrono::hours(1))
+          return std::string("is not a duration from 1s to 1h");
+        flags.interval = *interval;
+        return std::string();
+      },
+      "Time from one answer of the daemon to the next.")
+      ->default_str("15s");
+}
+
+template <typename AddFlags, typename RunCommand>
+Command Made(std::string name, std::string help, AddFlags add_flags, RunCommand run) {
+  const auto flags = std::make_shared<ExtensionFlags>();
+  return {.name = std::move(name),
+          .help = std::move(help),
+          .add_flags = [flags, add_flags](CLI::App& app) { add_flags(app, *flags); },
+          .run =
+              [flags, run](const Options&) {
+                try {
+                  return run(*flags);
+                } catch (const std::runtime_error& fault) {
+                  return Fail(kRuntimeFailure, PrintablePath(fault.what()));
+                }
+              }};
+}
+
+}  // namespace
+
+Command ExtensionRunCommand() {
+  return Made("extension run",
+              "Let extensions see the daemon's answers, in a process of their own.", AddRunFlags,
+              Run);
+}
+
+Command ExtensionCheckCommand() {
+  return Made(
+      "extension check", "Test whether extensions keep to the interface.",
+      [](CLI::App& app, ExtensionFlags& flags) { AddCommonFlags(app, flags, true); }, Check);
+}
+
+Command ExtensionListCommand() {
+  return Made(
+      "extension list", "Print the extensions that are there.",
+      [](CLI::App& app, ExtensionFlags& flags) { AddCommonFlags(app, flags, false); }, List);
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// ParseFamilies(), the protobuf format of a scrape as plain data. Pure functions of untrusted
+// bytes, for any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exporter/exposition/exposition.h"
+
+namespace nccl_exporter::exporter {
+
+struct PlainSample {
+  Labels labels;
+  double value = 0;                 // of a histogram: the number of its observations
+  double sum = 0;                   // of a histogram
+  int64_t created_realtime_ns = 0;  // 0: not known
+};
+
+struct PlainFamily {
+  std::string name;
+  std::string help;
+  MetricType type = MetricType::kCounter;
+  std::vector<PlainSample> samples;
+};
+
+// Messages MetricFamily, each after its length (proto/metric_family.proto). Buckets are skipped.
+// Nothing if the bytes are none, a text is no UTF-8, or the type of a family is another.
+std::optional<std::vector<PlainFamily>> ParseFamilies(std::string_view bytes);
+
+// The value of a label; null if there is none.
+const std::string* LabelOf(const Labels& labels, std::string_view name);
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shipped extensions pass, and each broken one fails by its own reason.
+#include "exporter/extension/check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<CheckResult> Check(const std::string& name, const std::string& folder,
+                               std::map<std::string, std::string> settings = {}) {
+  return CheckExtension([&] {
+    return std::make_unique<ExtensionLibrary>(name, std::vector<std::string>{folder}, settings,
+                                              [](bool, const std::string&) {});
+  });
+}
+
+TEST(CheckExtensionTest, TheShippedOnesPass) {
+  const std::string table = testing::TempDir() + "/table.csv";
+  std::ofstream(table) << "nccl_job,team\n4711,speech\n";
+  for (const char* const name : {"csv", "example", "site-labels"}) {
+    const auto results = Check(name, "extension", {{"file", table}});
+    EXPECT_EQ(results.size(), 10u);
+    for (const CheckResult& result : results) EXPECT_EQ(result.fault, "") << name << result.test;
+  }
+}
+
+struct Broken {
+  int number;
+  const char* test;
+  const char* fault;
+};
+
+class BrokenExtension : public testing::TestWithParam<Broken> {};
+
+TEST_P(BrokenExtension, FailsByItsOwnReason) {
+  const std::string folder = testing::TempDir() + "/broken" + std::to_string(GetParam().number);
+  std::filesystem::create_directory(folder);
+  std::filesystem::copy_file(
+      "exporter/extension/testing/broken" + std::to_string(GetParam().number) + ".so",
+      folder + "/libnccl-exporter-extension-broken.so",
+      std::filesystem::copy_options::overwrite_existing);
+  std::string all;
+  for (const CheckResult& result : Check("broken", folder)) {
+    if (!result.fault.empty()) all += result.test + ": " + result.fault + '\n';
+  }
+  EXPECT_THAT(all, HasSubstr(std::string(GetParam().test) + ": "));
+  EXPECT_THAT(all, HasSubstr(GetParam().fault));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, BrokenExtension,
+    testing::Values(Broken{1, "is loaded: file, object, major, size, name",
+                           "ABI major 2, this host of 1"},
+                    Broken{2, "is loaded: file, object, major, size, name", "a struct of 8 bytes"},
+                    Broken{3, "is loaded: file, object, major, size, name", "names itself whole"},
+                    Broken{4, "is created", "refuses its configuration"},
+                    Broken{5, "an answer of 8 ranks", "not claimed"},
+                    Broken{6, "an answer of 8 ranks", "beyond a limit"},
+                    Broken{7, "an answer of 8 ranks", "a reserved name"},
+                    Broken{8, "an empty answer", "no such process"},
+                    Broken{9, "an answer of 8 ranks", "s for an answer"},
+                    Broken{10, "an empty answer", "it crashes"},
+                    Broken{11, "memory of 200 answers", "MiB"},
+                    Broken{12, "the same answer twice", "something else"},
+                    Broken{13, "claims that another has", "partition() fails"}),
+    [](const auto& test) { return std::to_string(test.param.number); });
+
+}  // namespace
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/extension/extension_host.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "exporter/exposition/encoder.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+constexpr mode_t kFileMode = 0644, kFolderMode = 0755;
+
+// Writes all bytes to a file that is no link. Returns why not, or an empty text.
+std::string Write(const std::string& path, int flags, std::string_view bytes) {
+  const int file =
+      ::open(path.c_str(), flags | O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, kFileMode);
+  if (file < 0) return path + ": " + std::strerror(errno);
+  std::string fault;
+  while (fault.empty() && !bytes.empty()) {
+    const ssize_t written = ::write(file, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fault = path + ": " + std::strerror(errno);
+    if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  ::close(file);
+  return fault;
+}
+
+void AddFamilies(std::vector<PlainFamily> families, Exposition& exposition) {
+  for (PlainFamily& family : families) {
+    Family& added = exposition.families.emplace_back(Family{.name = std::move(family.name),
+                                                            .help = std::move(family.help),
+                                                            .unit = "",
+                                                            .type = family.type,
+                                                            .scale = {},
+                                                            .series = {}});
+    for (PlainSample& sample : family.samples)
+      added.series.push_back({.group_labels = exposition.Add(std::move(sample.labels)),
+                              .value = sample.value,
+                              .counts = {}});
+  }
+}
+
+}  // namespace
+
+ExtensionHost::ExtensionHost(std::vector<std::unique_ptr<ExtensionLibrary>> extensions,
+                             ExtensionPlaces places, Say say)
+    : extensions_(std::move(extensions)), places_(std::move(places)), say_(std::move(say)) {}
+
+bool ExtensionHost::See(std::string_view protobuf) {
+  const std::optional<ExtensionSnapshot> snapshot = ExtensionSnapshot::Of(protobuf);
+  if (!snapshot) return false;
+  ExtensionRound round(*snapshot);
+  Exposition exposition;
+  for (const auto& extension : extensions_) {
+    std::string failed;
+    ExtensionGifts gifts = extension->Take(*snapshot, round, failed);
+    size_t refused = 0;
+    for (const auto& [status, count] : round.refusals()) refused += count;
+    SayOnce(*extension, !failed.empty() ? failed + "() failed"
+                        : refused != 0  ? std::to_string(refused) +
+                                             " of its claims and gifts were refused: see "
+                                             "nccl-exporter extension check"
+                                       : "");
+    WriteLabels(*snapshot, *extension, gifts);
+    Append(*extension, gifts);
+    AddFamilies(std::move(gifts.families), exposition);
+  }
+  auto page = std::make_shared<std::string>();
+  EncodeProtobuf(exposition, *page);
+  const std::lock_guard lock(mutex_);
+  page_ = std::move(page);
+  return true;
+}
+
+std::shared_ptr<const std::string> ExtensionHost::Page() const {
+  const std::lock_guard lock(mutex_);
+  return page_;
+}
+
+// Renamed into place, and only if it has changed.
+void ExtensionHost::WriteLabels(const ExtensionSnapshot& snapshot,
+                                const ExtensionLibrary& extension, const ExtensionGifts& gifts) {
+  if (places_.labels_directory.empty() ||
+      (extension.extension().capabilities & NCCL_EXT_LABELS) == 0)
+    return;
+  nlohmann::json rules = nlohmann::json::array();
+  for (const auto& [process, labels] : gifts.labels) {
+    const Labels& known = snapshot.processes[process]->labels;
+    const std::string *const pid = LabelOf(known, "pid"), *const gpu = LabelOf(known, "gpu_uuid");
+    if (pid != nullptr && gpu != nullptr && !pid->empty() && !gpu->empty())
+      rules.push_back({{"match", {{"pid", *pid}, {"gpu_uuid", *gpu}}}, {"labels", labels}});
+  }
+  std::string text = rules.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (written_labels_[&extension] == text) return;
+  const std::string name = "extension-" + std::string(extension.extension().name);
+  const std::string hidden = places_.labels_directory + "/." + name,
+                    path = places_.labels_directory + '/' + name + ".json";
+  std::string fault = Write(hidden, O_TRUNC, text);
+  if (fault.empty() && std::rename(hidden.c_str(), path.c_str()) != 0)
+    fault = path + ": " + std::strerror(errno);
+  if (!fault.empty()) return SayOnce(extension, "its labels are not written: " + fault);
+  written_labels_[&extension] = std::move(text);
+}
+
+void ExtensionHost::Append(const ExtensionLibrary& extension, const ExtensionGifts& gifts) {
+  if (places_.output_directory.empty() || gifts.appended.empty()) return;
+  const std::string folder = places_.output_directory + '/' + extension.extension().name;
+  ::mkdir(folder.c_str(), kFolderMode);
+  for (const auto& [name, bytes] : gifts.appended) {
+    const std::string fault = Write(folder + '/' + name, O_APPEND, bytes);
+    if (!fault.empty()) SayOnce(extension, "its file is not written: " + fault);
+  }
+  std::error_code ignored;
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+    names.insert(entry.path().filename());
+  for (; names.size() > places_.most_files; names.erase(names.begin()))
+    std::filesystem::remove(folder + '/' + *names.begin(), ignored);
+}
+
+void ExtensionHost::SayOnce(const ExtensionLibrary& extension, const std::string& text) {
+  if (text != std::exchange(said_[&extension], text) && !text.empty())
+    say_("extension " + std::string(extension.extension().name) + ": " + text);
+}
+
+}  // namespace nccl_exporter::exporter

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/extension/gifts.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include "exporter/text/utf8.h"
+#include "proto/user_labels.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+constexpr size_t kMostNameBytes = 64;
+
+bool IsText(const char* text, size_t most_bytes) {
+  if (text == nullptr) return false;
+  const std::string_view view(text);
+  return view.size() <= most_bytes && ValidUtf8(view) == view;
+}
+
+bool IsName(std::string_view name) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; };
+  return !name.empty() && name.size() <= kMostNameBytes && is_letter(name.front()) &&
+         !name.starts_with("__") &&
+         std::ranges::all_of(name, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
+}
+
+// Prometheus adds these to every series.
+bool IsLabelName(std::string_view name) {
+  return IsName(name) && name != "job" && name != "instance";
+}
+
+bool IsFileName(std::string_view name) {
+  return !name.empty() && name.size() <= kMostNameBytes && name.front() != '.' &&
+         std::ranges::all_of(name, [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '.' || c == '_' || c == '-';
+         });
+}
+
+MetricType TypeOf(nccl_ext_type type) {
+  return type == NCCL_EXT_COUNTER ? MetricType::kCounter : MetricType::kGauge;
+}
+
+}  // namespace
+
+std::optional<ExtensionSnapshot> ExtensionSnapshot::Of(std::string_view protobuf) {
+  std::optional<std::vector<PlainFamily>> families = ParseFamilies(protobuf);
+  if (!families) return std::nullopt;
+  ExtensionSnapshot snapshot{.families = std::move(*families), .processes = {}};
+  std::set<Labels> seen;
+  for (const PlainFamily& family : snapshot.families) {
+    if (family.name == "nccl_exporter_snapshot_timestamp_seconds" && !family.samples.empty())
+      snapshot.time_ns = static_cast<int64_t>(family.samples.front().value * 1e9);
+    if (family.name != "nccl_rank_info") continue;
+    for (const PlainSample& sample : family.samples) {
+      Labels identity;
+      for (const char* name : {"uid", "namespace", "pod", "hostname", "pid"}) {
+        const std::string* const value = LabelOf(sample.labels, name);
+        identity.push_back({name, value == nullptr ? "" : *value});
+      }
+      if (seen.insert(std::move(identity)).second) snapshot.processes.push_back(&sample);
+    }
+  }
+  return snapshot;
+}
+
+void ExtensionRound::Begin(const nccl_ext_extension& extension) {
+  capabilities_ = extension.capabilities;
+  prefix_ = "nccl_ext_" + std::string(extension.name) + '_';
+  std::ranges::replace(prefix_, '-', '_');
+  ++number_;
+  has_claims_ = false;
+  samples_ = appended_bytes_ = 0;
+  series_.clear();
+  refusals_.clear();
+  gifts_ = {};
+}
+
+nccl_ext_status ExtensionRound::ClaimLabel(size_t process, const char* name) {
+  if (process >= snapshot_.processes.size()) return NCCL_EXT_BAD_INDEX;
+  if ((capabilities_ & NCCL_EXT_LABELS) == 0 || !IsText(name, kMostNameBytes) ||
+      !IsUserLabelName(name, kMostNameBytes) || labels_of_[process] == kMostUserLabels)
+    return NCCL_EXT_REFUSED;
+  const auto [claim, is_new] = label_claims_.emplace(std::pair(process, name), number_);
+  labels_of_[process] += is_new;
+  if (claim->second != number_) return NCCL_EXT_NOT_CLAIMED;
+  has_claims_ = true;
+  return NCCL_EXT_OK;
+}
+
+nccl_ext_status ExtensionRound::ClaimFamily(const char* name, const char* help,
+                                            nccl_ext_type type) {
+  const bool is_known = type == NCCL_EXT_COUNTER || type == NCCL_EXT_GAUGE;
+  if ((capabilities_ & NCCL_EXT_FAMILIES) == 0 || !IsText(name, kMostNameBytes) || !IsName(name) ||
+      !IsText(help, kMostExtensionHelpBytes) || !is_known ||
+      (type == NCCL_EXT_COUNTER) != std::string_view(name).ends_with("_total") ||
+      gifts_.families.size() == kMostExtensionFamilies)
+    return NCCL_EXT_REFUSED;
+  const std::string whole = prefix_ + name;
+  if (std::ranges::count(gifts_.families, whole, &PlainFamily::name) != 0) return NCCL_EXT_REFUSED;
+  gifts_.families.push_back({.name = whole, .help = help, .type = TypeOf(type), .samples = {}});
+  has_claims_ = true;
+  return NCCL_EXT_OK;
+}
+
+nccl_ext_status ExtensionRound::SetLabel(size_t process, const char* name, const char* value) {
+  if (process >= snapshot_.processes.size()) return NCCL_EXT_BAD_INDEX;
+  if (!IsText(name, kMostNameBytes)) return NCCL_EXT_REFUSED;
+  const auto claim = label_claims_.find({process, name});
+  if (claim == label_claims_.end() || claim->second != number_) return NCCL_EXT_NOT_CLAIMED;
+  constexpr size_t kMostValueBytes = 64;  // as in a file of labels
+  if (!IsText(value, kMostValueBytes) || *value == '\0') return NCCL_EXT_REFUSED;
+  gifts_.labels[process][name] = value;
+  return NCCL_EXT_OK;
+}
+
+nccl_ext_status ExtensionRound::AddSample(const char* family, size_t count,
+                                          const char* const* names, const char* const* values,
+                                          double value) {
+  if (!IsText(family, kMostNameBytes)) return NCCL_EXT_REFUSED;
+  const auto place = std::ranges::find(gifts_.families, prefix_ + family, &PlainFamily::name);
+  if (place == gifts_.families.end()) return NCCL_EXT_NOT_CLAIMED;
+  if (count > kMostExtensionLabels || samples_ == kMostExtensionSamples) return NCCL_EXT_REFUSED;
+  Labels labels;
+  for (size_t i = 0; i < count; ++i) {
+    if (!IsText(names[i], kMostNameBytes) || !IsLabelName(names[i]) ||
+        !IsText(values[i], kMostExtensionTextBytes) || LabelOf(labels, names[i]) != nullptr)
+      return NCCL_EXT_REFUSED;
+    labels.push_back({names[i], values[i]});
+  }
+  Labels sorted = labels;
+  std::ranges::sort(sorted);
+  if (!series_.emplace(family, std::move(sorted)).second) return NCCL_EXT_REFUSED;
+  ++samples_;
+  place->samples.push_back({.labels = std::move(labels), .value = value});
+  return NCCL_EXT_OK;
+}
+
+nccl_ext_status ExtensionRound::Append(const char* file, const void* bytes, size_t size) {
+  if ((capabilities_ & NCCL_EXT_SINK) == 0 || !IsText(file, kMostNameBytes) || !IsFileName(file) ||
+      size > kMostExtensionFileBytes - appended_bytes_)
+    return NCCL_EXT_REFUSED;
+  appended_bytes_ += size;
+  gifts_.appended[file].append(static_cast<const char*>(bytes), size);
+  return NCCL_EXT_OK;
+}
+
+}  // namespace nccl_exporter::exporter

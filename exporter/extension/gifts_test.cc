@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/extension/gifts.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "exporter/extension/extension_host.h"
+
+namespace nccl_exporter::exporter {
+namespace {
+
+nccl_ext_extension Named(const char* name, uint32_t capabilities) {
+  nccl_ext_extension extension{};
+  extension.name = name;
+  extension.capabilities = capabilities;
+  return extension;
+}
+
+class ExtensionRoundTest : public testing::Test {
+ protected:
+  ExtensionRoundTest() {
+    snapshot_.families.push_back({.name = "nccl_rank_info", .help = "", .samples = {{}, {}}});
+    for (const PlainSample& sample : snapshot_.families[0].samples)
+      snapshot_.processes.push_back(&sample);
+    round_.Begin(Named("one-more", NCCL_EXT_LABELS | NCCL_EXT_FAMILIES | NCCL_EXT_SINK));
+  }
+  nccl_ext_status Add(const char* family, std::vector<const char*> names,
+                      std::vector<const char*> values) {
+    return round_.AddSample(family, names.size(), names.data(), values.data(), 1);
+  }
+
+  ExtensionSnapshot snapshot_;
+  ExtensionRound round_{snapshot_};
+};
+
+TEST_F(ExtensionRoundTest, TheFirstToClaimALabelHasIt) {
+  EXPECT_EQ(round_.ClaimLabel(0, "team"), NCCL_EXT_OK);
+  EXPECT_EQ(round_.ClaimLabel(0, "team"), NCCL_EXT_OK);
+  EXPECT_EQ(round_.SetLabel(0, "team", "x"), NCCL_EXT_OK);
+  EXPECT_EQ(round_.SetLabel(1, "team", "x"), NCCL_EXT_NOT_CLAIMED);
+  EXPECT_EQ(round_.SetLabel(2, "team", "x"), NCCL_EXT_BAD_INDEX);
+  EXPECT_EQ(round_.End().labels.at(0).at("team"), "x");
+  round_.Begin(Named("other", NCCL_EXT_LABELS));
+  EXPECT_EQ(round_.ClaimLabel(0, "team"), NCCL_EXT_NOT_CLAIMED);
+  EXPECT_EQ(round_.SetLabel(0, "team", "y"), NCCL_EXT_NOT_CLAIMED);
+  EXPECT_EQ(round_.ClaimLabel(1, "team"), NCCL_EXT_OK);
+  EXPECT_EQ(round_.SetLabel(1, "team", "y"), NCCL_EXT_OK);
+}
+
+TEST_F(ExtensionRoundTest, ReservedAndWrongLabelsAreRefused) {
+  for (const char* const name : {"rank", "job", "a-b", "", "__a"})
+    EXPECT_EQ(round_.ClaimLabel(0, name), NCCL_EXT_REFUSED) << name;
+  EXPECT_EQ(round_.ClaimLabel(0, nullptr), NCCL_EXT_REFUSED);
+  for (char letter = 'a'; letter < 'i'; ++letter)
+    EXPECT_EQ(round_.ClaimLabel(0, std::string(1, letter).c_str()), NCCL_EXT_OK);
+  EXPECT_EQ(round_.ClaimLabel(0, "ninth"), NCCL_EXT_REFUSED);
+  for (const std::string& value : {std::string(), std::string(65, 'x'), std::string("\xff")})
+    EXPECT_EQ(round_.SetLabel(0, "a", value.c_str()), NCCL_EXT_REFUSED);
+}
+
+TEST_F(ExtensionRoundTest, FamiliesAreItsOwnByTheirNames) {
+  EXPECT_EQ(round_.ClaimFamily("done_total", "Done.", NCCL_EXT_COUNTER), NCCL_EXT_OK);
+  EXPECT_EQ(round_.ClaimFamily("done_total", "Done.", NCCL_EXT_COUNTER), NCCL_EXT_REFUSED);
+  EXPECT_EQ(round_.ClaimFamily("done", "Done.", NCCL_EXT_COUNTER), NCCL_EXT_REFUSED);
+  EXPECT_EQ(round_.ClaimFamily("left_total", "Left.", NCCL_EXT_GAUGE), NCCL_EXT_REFUSED);
+  EXPECT_EQ(round_.ClaimFamily("times", "Times.", NCCL_EXT_HISTOGRAM), NCCL_EXT_REFUSED);
+  EXPECT_EQ(round_.ClaimFamily("Times", "Times.", NCCL_EXT_GAUGE), NCCL_EXT_REFUSED);
+  EXPECT_EQ(Add("done_total", {"a", "rank"}, {"x", "0"}), NCCL_EXT_OK);
+  EXPECT_EQ(Add("done_total", {"rank", "a"}, {"0", "x"}), NCCL_EXT_REFUSED) << "the same series";
+  EXPECT_EQ(Add("done_total", {"job"}, {"x"}), NCCL_EXT_REFUSED);
+  EXPECT_EQ(Add("done_total", {"a", "a"}, {"x", "y"}), NCCL_EXT_REFUSED);
+  EXPECT_EQ(Add("other", {}, {}), NCCL_EXT_NOT_CLAIMED);
+  const ExtensionGifts gifts = round_.End();
+  ASSERT_EQ(gifts.families.size(), 1u);
+  EXPECT_EQ(gifts.families[0].name, "nccl_ext_one_more_done_total");
+  EXPECT_EQ(gifts.families[0].samples.size(), 1u);
+}
+
+TEST_F(ExtensionRoundTest, SamplesAndBytesHaveLimits) {
+  ASSERT_EQ(round_.ClaimFamily("own", "Own.", NCCL_EXT_GAUGE), NCCL_EXT_OK);
+  for (size_t i = 0; i < kMostExtensionSamples; ++i)
+    ASSERT_EQ(Add("own", {"i"}, {std::to_string(i).c_str()}), NCCL_EXT_OK);
+  EXPECT_EQ(Add("own", {"i"}, {"x"}), NCCL_EXT_REFUSED);
+  const std::string bytes(kMostExtensionFileBytes, 'x');
+  EXPECT_EQ(round_.Append("a.csv", bytes.data(), bytes.size()), NCCL_EXT_OK);
+  EXPECT_EQ(round_.Append("a.csv", bytes.data(), 1), NCCL_EXT_REFUSED);
+  for (const char* const name : {"../a", ".a", "", "a/b"})
+    EXPECT_EQ(round_.Append(name, "", 0), NCCL_EXT_REFUSED) << name;
+}
+
+TEST_F(ExtensionRoundTest, WhatItIsNotCapableOfIsRefused) {
+  round_.Begin(Named("sink", NCCL_EXT_SINK));
+  EXPECT_EQ(round_.ClaimLabel(0, "team"), NCCL_EXT_REFUSED);
+  EXPECT_EQ(round_.ClaimFamily("own", "Own.", NCCL_EXT_GAUGE), NCCL_EXT_REFUSED);
+  round_.Begin(Named("labels", NCCL_EXT_LABELS));
+  EXPECT_EQ(round_.Append("a.csv", "x", 1), NCCL_EXT_REFUSED);
+}
+
+TEST(ExtensionSnapshotTest, BytesThatAreNoAnswerAreNone) {
+  for (const char* const bytes : {"x", "\x05hallo", "\x02\x0a\x05"})
+    EXPECT_FALSE(ExtensionSnapshot::Of(bytes)) << bytes;
+  EXPECT_TRUE(ExtensionSnapshot::Of(""));
+}
+
+}  // namespace
+}  // namespace nccl_exporter::exporter
