@@ -61,12 +61,13 @@ TEST(SettingsTest, ThePathFollowsAnAddressOfAllSignalsOnly) {
 
 TEST(SettingsTest, FlagsOverrideVariables) {
   std::string fault;
-  const Settings flags{.endpoint = EndpointAt("http://flag", fault),
-                       .timeout = milliseconds(1),
-                       .interval = milliseconds(2),
-                       .compresses = true,
-                       .fields = "A: b\r\n",
-                       .tls = {.ca_file = "flag.pem"}};
+  const Settings flags{
+      .endpoint = EndpointAt("http://flag", fault),
+      .timeout = milliseconds(1),
+      .interval = milliseconds(2),
+      .compresses = true,
+      .fields = "A: b\r\n",
+      .tls = {.ca_file = "flag.pem", .certificate_file = "", .key_file = "", .server_name = ""}};
   const Settings settings = Completed({{"OTEL_EXPORTER_OTLP_ENDPOINT", "wrong"},
                                        {"OTEL_EXPORTER_OTLP_TIMEOUT", "wrong"},
                                        {"OTEL_METRIC_EXPORT_INTERVAL", "wrong"},
