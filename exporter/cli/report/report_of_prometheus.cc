@@ -113,6 +113,8 @@ void Asked::FindTime(Report& report) {
   const auto narrow = [&](const std::string& expression) {
     const double step = time_.seconds() / kSearchPoints;
     const std::vector<Point> found = SumOf(Steps(expression, step));
+    // Only a job that began after the last step has no point: an ended one has some for minutes.
+    if (found.empty()) time_.from = std::max(time_.from, time_.to - step);
     if (found.empty()) return;
     time_ = {.from = std::max(time_.from, found.front().time - step),
              .to = std::min(time_.to, found.back().time + step)};
