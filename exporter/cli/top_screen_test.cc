@@ -83,7 +83,7 @@ class TopScreenTest : public testing::Test {
 
 TEST_F(TopScreenTest, ShowsRatesAndMeans) {
   const std::string text = Text({});
-  EXPECT_THAT(text, testing::HasSubstr("4 processes  1 communicator\n"));
+  EXPECT_THAT(text, testing::HasSubstr("4 processes  1 communicator  the job of user 1000\n"));
   EXPECT_THAT(text,
               testing::ContainsRegex("dp +AllReduce +1.00 /s +1.05 MB/s +5.00 ms +367 MB/s\n"));
 }
