@@ -174,9 +174,12 @@ class Commands(unittest.TestCase):
         self.assertIn('inflight', names)
 
         def check(found):
-            own = [word for word in found[1:] if not word.startswith('-')][:1]
+            own = [word for word in found[1:] if not word.startswith('-')][:2]
             if own:
                 self.assertIn(own[0], names)
+                parts = help_of(own[0]).partition('Subcommands:')[2]
+                if not re.search(rf'^  {re.escape(own[-1])} ', parts, re.MULTILINE):
+                    own = own[:1]
             text = help_of() + (help_of(*own) if own else '')
             for flag in flags(found):
                 self.assertRegex(text, rf'(?<![\w-]){re.escape(flag)}(?![\w.-])')

@@ -34,8 +34,8 @@ inline std::string_view NearestName(std::string_view text,
                                    [&](std::string_view name) { return EditDistance(text, name); });
 }
 
-// The name that `text` begins, or the nearest one if at most a third of `text` differs (two
-// characters where it is short: they are often swapped). Empty if there is none.
+// The name that `text` begins, or the nearest one if at most a third of `text` differs, or if two
+// characters are swapped. Empty if there is none.
 inline std::string_view LikelyName(std::string_view text, std::span<const std::string_view> names) {
   constexpr size_t kLeastBeginning = 3;
   if (names.empty() || text.size() < 2) return {};
@@ -43,8 +43,10 @@ inline std::string_view LikelyName(std::string_view text, std::span<const std::s
     if (text.size() >= kLeastBeginning && name.starts_with(text)) return name;
   }
   const std::string_view nearest = NearestName(text, names);
-  const size_t most = text.size() == 2 ? 1 : std::max<size_t>(2, text.size() / 3);
-  return EditDistance(text, nearest) <= most ? nearest : std::string_view();
+  const size_t distance = EditDistance(text, nearest);
+  const bool is_swapped = distance == 2 && std::ranges::is_permutation(text, nearest);
+  const bool is_likely = is_swapped || distance <= std::max<size_t>(1, text.size() / 3);
+  return is_likely ? nearest : std::string_view();
 }
 
 }  // namespace nccl_exporter::exporter

@@ -26,6 +26,8 @@ TEST(LikelyNameTest, IsThatOfABeginning) {
 
 TEST(LikelyNameTest, IsNoneWhereTooMuchDiffers) {
   EXPECT_EQ(LikelyName("nonsense", kNames), "");
+  EXPECT_EQ(LikelyName("tip", kNames), "top");
+  EXPECT_EQ(LikelyName("tin", kNames), "") << "two of three letters, not swapped";
   EXPECT_EQ(LikelyName("x", kNames), "");
   EXPECT_EQ(LikelyName("", kNames), "");
   EXPECT_EQ(LikelyName("top", {}), "");
