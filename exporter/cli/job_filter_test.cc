@@ -50,7 +50,8 @@ TEST_F(JobFilterTest, KeepsProcessesThatHaveAllOfTheLabels) {
   EXPECT_THAT(Pids({{"nccl_job", "4712"}, {"uid", "1001"}}), testing::ElementsAre(3));
   EXPECT_THAT(Pids({{"nccl_job", ""}}), testing::ElementsAre(4));
   EXPECT_THAT(Pids({{"nccl_job", "47"}}), testing::IsEmpty());
-  EXPECT_EQ(JobFilter{{{"uid", "1000"}}}.Only(node_)->segments.live, 2u);
+  const JobFilter of_user{{{"uid", "1000"}}};
+  EXPECT_EQ(of_user.Only(node_)->segments.live, 2u);
   EXPECT_EQ(node_->processes.size(), 4u) << "the snapshot is not changed";
 }
 
@@ -65,7 +66,8 @@ TEST_F(JobFilterTest, CountsTheFindingsThatItRemoves) {
   judgement.findings[2].uid = 1001;
   Judgement all = judgement;
   EXPECT_EQ(JobFilter{}.Remove(all), 0u);
-  EXPECT_EQ(JobFilter{{{"nccl_job", "4712"}}}.Remove(judgement), 2u);
+  const JobFilter of_job{{{"nccl_job", "4712"}}};
+  EXPECT_EQ(of_job.Remove(judgement), 2u);
   ASSERT_EQ(judgement.findings.size(), 1u);
   EXPECT_EQ(judgement.findings[0].communicator->job, "4712");
 }
