@@ -37,6 +37,7 @@ NOT_SHOWN = {
     'nccl_operations_unseen': 'in windows only: the panel of operations in flight is empty where there are such',
     'nccl_exporter_snapshot_timestamp_seconds': 'every scrape reads the segments anew: it is the time of the scrape',
     'nccl_exporter_log_lines_dropped_total': 'the log says so when it goes on; while it is blocked, the daemon is not ready',
+    'nccl_exporter_extension_faults_total': 'of nodes with extensions only; the log says what is wrong',
     'nccl_exporter_limit_bytes': 'a constant of the program: what meets it is counted as a refused request',
     'nccl_exporter_limit_seconds': 'the same',
     'nccl_exporter_user_segment_errors_total': 'errors by cause are shown; whose files they are is for the runbook',
