@@ -100,6 +100,7 @@ TEST_F(WebPagesTest, TheWholeScrapePleasesPromtool) {
 
 TEST_F(WebPagesTest, TheScrapeHoldsEveryFamilyOnceAndTheDaemonsOwn) {
   scrape_page_.daemon().SetUnmeasuredProcesses(0);
+  scrape_page_.daemon().SetExtensionFaults(0);
   Get(port(), "/metrics");
   const std::string text = Get(port(), "/metrics").body;
   for (const MetricRow& row : kMetrics) {
@@ -137,6 +138,7 @@ std::set<std::string> FamiliesOf(const std::string& text) {
 
 TEST_F(WebPagesTest, CollectsOnePartOfTheMetrics) {
   scrape_page_.daemon().SetUnmeasuredProcesses(0);
+  scrape_page_.daemon().SetExtensionFaults(0);
   std::set<std::string> alerts, detail, both;
   for (const MetricRow& row : kMetrics) {
     const std::string name(row.name);
