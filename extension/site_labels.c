@@ -58,7 +58,7 @@ static size_t split(char* line, struct row* row) {
   return columns;
 }
 
-/* 0 if there is no such file, no memory, or no line with two names. */
+/* 0 if there is no such file, no memory, too much text, or no line with two names. */
 static int read_table(const char* path, struct table* table) {
   FILE* const file = fopen(path, "re");
   if (file == NULL) return 0;
@@ -66,7 +66,7 @@ static int read_table(const char* path, struct table* table) {
   table->text = malloc(MOST_BYTES + 1);
   const size_t bytes = table->text == NULL ? 0 : fread(table->text, 1, MOST_BYTES, file);
   fclose(file);
-  if (bytes == 0) return free_table(table), 0;
+  if (bytes == 0 || bytes == MOST_BYTES) return free_table(table), 0;
   table->text[bytes] = '\0';
   size_t lines = 1;
   for (const char* at = table->text; (at = strchr(at, '\n')) != NULL; ++at) ++lines;
@@ -92,7 +92,7 @@ static void reload(struct site_labels* self) {
   struct table table;
   if (!read_table(self->file, &table)) {
     self->host->log(self->host->data, 1,
-                    "the table is empty or cannot be read; the last one stays");
+                    "the table is empty, too long or cannot be read; the last one stays");
     return;
   }
   free_table(&self->table);

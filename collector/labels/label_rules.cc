@@ -83,6 +83,7 @@ LabelRules ParseLabelRules(std::string_view text) {
 }
 
 SiteLabels LabelsOf(const ProcessSnapshot& process, const LabelRules& rules) {
+  if (rules.empty()) return {};
   std::set<LabelTarget> targets{
       {LabelMatch::kSlurmJob, process.Identity("SLURM_JOB_ID")},
       {LabelMatch::kPod, process.Identity("POD_NAMESPACE") + '/' + process.Identity("POD_NAME")},

@@ -40,6 +40,18 @@ CLI::Option* AddChecked(CLI::App& app, const std::string& flag,
   return app.add_option_function<std::string>(flag, take, help);
 }
 
+void AddAnyDaemonFlag(CLI::App& app, std::string& daemon, const std::string& help) {
+  const auto store = [&daemon](const std::string& value) {
+    std::string fault;
+    ParseAnyDaemonAddress(value, fault);
+    daemon = value;
+    return fault;
+  };
+  AddChecked(app, "--daemon", store,
+             "Address of the daemon: http[s]://HOST[:PORT][/PREFIX] or unix:/PATH." + help)
+      ->default_str(daemon);
+}
+
 void AddDaemonFlag(CLI::App& app, std::string& daemon) {
   const auto store = [&daemon](const std::string& value) {
     std::string fault;

@@ -53,6 +53,8 @@ void AddLabelFlags(CLI::App& app, std::map<std::string, std::string>& wanted);
 CLI::Option* AddLabelFlag(CLI::App& app, const std::string& name, const char* label,
                           const std::string& help, std::map<std::string, std::string>& wanted);
 void AddHttpConfigFlag(CLI::App& app, std::string& file);
+// --daemon, for commands that ask a daemon on any node; `help` follows its own.
+void AddAnyDaemonFlag(CLI::App& app, std::string& daemon, const std::string& help = "");
 // --daemon, for commands that show findings.
 void AddDaemonFlag(CLI::App& app, std::string& daemon);
 

@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // `nccl-exporter extension run`, `check` and `list`: their flags, and the loop of pulls.
-#include <signal.h>
-
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <ctime>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "exporter/cli/client/plain_get.h"
 #include "exporter/cli/commands.h"
-#include "exporter/cli/daemon_judgement.h"
-#include "exporter/cli/report/http_config.h"
+#include "exporter/cli/pulls.h"
 #include "exporter/exposition/negotiation.h"
 #include "exporter/extension/check.h"
 #include "exporter/extension/extension_host.h"
@@ -28,14 +25,7 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr size_t kMostExtensions = 16, kMostScrapedBytes = 32 << 20;
-constexpr std::chrono::milliseconds kPatience{10000};
-constexpr const char* kAccept =
-    "Accept: application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; "
-    "encoding=delimited\r\n";
-constexpr int kOk = 200;
+constexpr size_t kMostExtensions = 16;
 
 struct ExtensionFlags {
   std::vector<std::string> names;
@@ -43,8 +33,7 @@ struct ExtensionFlags {
   std::vector<std::string> settings;  // NAME.KEY=VALUE
   ExtensionPlaces places;
   std::string socket;
-  std::string daemon{kDefaultDaemon}, http_config_file;
-  std::chrono::nanoseconds interval = std::chrono::seconds(15);
+  PullRequest pull;
 };
 
 void Say(const std::string& line) { Fail(kSuccess, PrintablePath(line)); }
@@ -75,41 +64,13 @@ std::string CapabilitiesText(uint32_t capabilities) {
   return text;
 }
 
-sigset_t BlockedSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&signals, signal);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // of all threads that start later
-  return signals;
-}
-
-// False where a signal ends the command meanwhile.
-bool Sleep(std::chrono::nanoseconds interval, const sigset_t& signals) {
-  const auto seconds = std::chrono::floor<std::chrono::seconds>(interval);
-  const timespec limit{.tv_sec = seconds.count(), .tv_nsec = (interval - seconds).count()};
-  return sigtimedwait(&signals, nullptr, &limit) < 0;
-}
-
-PlainRequest ScrapeOf(const ExtensionFlags& flags) {
-  std::string fault;
-  const HttpConfig config = ReadHttpConfig(flags.http_config_file);
-  const HttpAddress server = *ParseAnyDaemonAddress(flags.daemon, fault);
-  return {.server = server,
-          .path = "/metrics",
-          .patience = kPatience,
-          .most_bytes = kMostScrapedBytes,
-          .host_field = server.socket.empty() ? server.HostField() : "localhost",
-          .fields = config.fields + kAccept,
-          .tls = config.tls};
-}
-
 int Run(const ExtensionFlags& flags) {
   std::vector<std::unique_ptr<ExtensionLibrary>> extensions;
   for (const std::string& name : flags.names) {
     extensions.push_back(Load(flags, name));
     if (!extensions.back()->Create()) throw std::runtime_error(name + " refuses its configuration");
   }
-  const sigset_t signals = BlockedSignals();
+  BlockEndingSignals();
   ExtensionHost host(std::move(extensions), flags.places, Say);
   HttpServer server([&host](const HttpRequest&) {
     return HttpResponse{.content_type = std::string(ContentType(Format::kProtobuf)),
@@ -121,16 +82,9 @@ int Run(const ExtensionFlags& flags) {
     if (const std::string fault = server.Start({flags.socket}); !fault.empty())
       throw std::runtime_error(fault);
   }
-  const PlainRequest scrape = ScrapeOf(flags);
-  std::string said;
-  do {
-    const PlainAnswer answer = PlainGet(scrape);
-    std::string fault = answer.fault;
-    if (fault.empty() && answer.status != kOk) fault = "status " + std::to_string(answer.status);
-    if (fault.empty() && !host.See(answer.body)) fault = "its answer is not understood";
-    if (fault != std::exchange(said, fault) && !fault.empty())
-      Say("no metrics of the daemon at " + scrape.server.HostField() + ": " + fault);
-  } while (Sleep(flags.interval, signals));
+  PullUntilSignal(flags.pull, [&host](std::optional<std::string_view> answer, int64_t) {
+    return answer && host.See(*answer);
+  });
   return kSuccess;
 }
 
@@ -194,8 +148,7 @@ void AddCommonFlags(CLI::App& app, ExtensionFlags& flags, bool needs_names) {
 
 void AddRunFlags(CLI::App& app, ExtensionFlags& flags) {
   AddCommonFlags(app, flags, true);
-  AddDaemonFlag(app, flags.daemon);
-  AddHttpConfigFlag(app, flags.http_config_file);
+  AddPullFlags(app, flags.pull);
   app.add_option("--labels.dir", flags.places.labels_directory,
                  "Folder into which labels go: that of the daemon's --labels.dir.");
   app.add_option("--socket", flags.socket,
@@ -213,7 +166,7 @@ void AddRunFlags(CLI::App& app, ExtensionFlags& flags) {
         const auto interval = ParseDuration(value);
         if (!interval || *interval < std::chrono::seconds(1) || *interval > std::chrono::hours(1))
           return std::string("is not a duration from 1s to 1h");
-        flags.interval = *interval;
+        flags.pull.interval = *interval;
         return std::string();
       },
       "Time from one answer of the daemon to the next.")

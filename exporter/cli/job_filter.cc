@@ -23,10 +23,8 @@ std::shared_ptr<const collector::NodeSnapshot> JobFilter::Only(
 }
 
 size_t JobFilter::Remove(Judgement& judgement) const {
-  return std::erase_if(judgement.findings, [&](const Finding& finding) {
-    return !Fits(finding.communicator ? JobKeyOf(*finding.communicator)
-                                      : JobKey{finding.uid, finding.job_name, finding.name_space});
-  });
+  return std::erase_if(judgement.findings,
+                       [&](const Finding& finding) { return !Fits(JobKeyOf(finding)); });
 }
 
 }  // namespace nccl_exporter::exporter

@@ -1,28 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // `nccl-exporter otlp`: its flags, and its loop of pulls.
-#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "exporter/cli/commands.h"
-#include "exporter/cli/daemon_judgement.h"
-#include "exporter/cli/report/http_config.h"
 #include "exporter/cli/node_access.h"
+#include "exporter/cli/pulls.h"
+#include "exporter/cli/report/http_config.h"
 #include "exporter/exposition/encoder.h"
 #include "exporter/exposition/gzip.h"
-#include "exporter/findings/words.h"
 #include "exporter/otlp/pusher.h"
 #include "exporter/otlp/settings.h"
 #include "exporter/text/duration_text.h"
@@ -30,43 +27,17 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-// The daemon sends no more than 24 MiB.
-constexpr size_t kMostScrapedBytes = 32 << 20, kMostAnswerOfReceiver = 64 << 10;
-constexpr const char* kAccept =
-    "Accept: application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; "
-    "encoding=delimited\r\n";
-constexpr int kOk = 200;
+constexpr size_t kMostAnswerOfReceiver = 64 << 10;
 
 struct OtlpFlags {
   otlp::Settings settings;
-  std::string endpoint_config_file, http_config_file;
-  std::string daemon{kDefaultDaemon}, path = "/metrics";
+  std::string endpoint_config_file;
+  PullRequest pull;
   std::string instance;
 };
 
 int64_t RealtimeNs() {
   return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-PlainRequest ScrapeOf(const OtlpFlags& flags) {
-  std::string fault;
-  const HttpConfig config = ReadHttpConfig(flags.http_config_file);
-  const HttpAddress server = *ParseAnyDaemonAddress(flags.daemon, fault);
-  return {.server = server,
-          .path = flags.path,
-          .patience = otlp::kDefaultTimeout,
-          .most_bytes = kMostScrapedBytes,
-          .host_field = server.socket.empty() ? server.HostField() : "localhost",
-          .fields = config.fields + kAccept,
-          .tls = config.tls};
-}
-
-// Why there is no scrape in it; empty where there may be.
-std::string FaultOf(const PlainAnswer& answer) {
-  if (!answer.fault.empty() || answer.status == kOk) return answer.fault;
-  return "status " + std::to_string(answer.status);
 }
 
 PlainRequest PushOf(const otlp::Settings& settings) {
@@ -90,46 +61,20 @@ Labels ResourceOf(const OtlpFlags& flags) {
   return labels;
 }
 
-sigset_t BlockedSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&signals, signal);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // of all threads that start later
-  return signals;
-}
-
-// False where a signal ends the command meanwhile.
-bool SleepUntil(Clock::time_point until, const sigset_t& signals) {
-  const auto left = std::max(until - Clock::now(), Clock::duration(0));
-  const auto seconds = std::chrono::floor<std::chrono::seconds>(left);
-  const timespec limit{.tv_sec = seconds.count(), .tv_nsec = (left - seconds).count()};
-  return sigtimedwait(&signals, nullptr, &limit) < 0;
-}
-
 // Pulls and queues until a signal; the pusher pushes meanwhile.
-void Pull(const OtlpFlags& flags, const sigset_t& signals, otlp::Pusher& pusher) {
-  const PlainRequest scrape = ScrapeOf(flags);
+void Pull(const OtlpFlags& flags, otlp::Pusher& pusher) {
   otlp::MetricsRequests requests(ResourceOf(flags), flags.settings.form);
   const int64_t start_ns = RealtimeNs();
-  std::string said;
-  Clock::time_point next = Clock::now();
-  do {
-    const int64_t now_ns = RealtimeNs();
-    const PlainAnswer answer = PlainGet(scrape);
-    std::string fault = FaultOf(answer), own;
+  PullUntilSignal(flags.pull, [&](std::optional<std::string_view> answer, int64_t asked_ns) {
+    std::string own;
     EncodeProtobuf(pusher.Families(start_ns), own);
     std::optional<std::string> request;
-    if (fault.empty()) {
-      request = requests.Make(answer.body + own, now_ns);
-      if (!request) fault = "it is not understood";
-    }
-    if (!request) request = requests.Make(own, now_ns);
-    if (fault != std::exchange(said, fault) && !fault.empty())
-      Fail(kSuccess, PrintablePath("no metrics of the daemon at " + scrape.server.HostField() +
-                                   ": " + fault));
+    if (answer) request = requests.Make(std::string(*answer) + own, asked_ns);
+    const bool is_understood = request.has_value();
+    if (!request) request = requests.Make(own, asked_ns);
     pusher.Add(*flags.settings.compresses ? Gzip(*request) : *std::move(request));
-    next = std::max(next + *flags.settings.interval, Clock::now());
-  } while (SleepUntil(next, signals));
+    return is_understood;
+  });
 }
 
 int Push(OtlpFlags flags) {
@@ -143,11 +88,12 @@ int Push(OtlpFlags flags) {
     const char* const value = std::getenv(name.c_str());
     return std::string(value == nullptr ? "" : value);
   });
-  const sigset_t signals = BlockedSignals();
+  flags.pull.interval = *settings.interval;
+  BlockEndingSignals();
   otlp::RequestQueue queue(settings.queue_directory, settings.queue_mib << 20);
   otlp::Pusher pusher(PushOf(settings), queue,
                       [](const std::string& line) { Fail(kSuccess, line); });
-  Pull(flags, signals, pusher);
+  Pull(flags, pusher);
   pusher.Finish();
   return Fail(kSuccess, "ended; " + std::to_string(queue.count()) + " requests were not pushed");
 }
@@ -171,29 +117,6 @@ void AddChoice(CLI::App& app, const std::string& name, const std::vector<std::st
   app.add_option_function<std::string>(name, take, help)
       ->check(CLI::IsMember(values))
       ->default_str(values[0]);
-}
-
-void AddPullFlags(CLI::App& app, OtlpFlags& flags) {
-  const auto store_daemon = [&flags](const std::string& value) {
-    std::string fault;
-    ParseAnyDaemonAddress(value, fault);
-    flags.daemon = value;
-    return fault;
-  };
-  AddChecked(app, "--daemon", store_daemon,
-             "Address of the daemon: http[s]://HOST[:PORT][/PREFIX] or unix:/PATH.")
-      ->default_str(flags.daemon);
-  const auto store_path = [&flags](const std::string& value) {
-    flags.path = value;
-    const bool is_path = value.starts_with('/') && value.find_first_of(" \r\n") == value.npos;
-    return is_path ? "" : "it does not begin with /, or has a blank";
-  };
-  AddChecked(app, "--daemon.path", store_path,
-             "Path of its metrics. With ?collect[]=alerts it has those that the rules read.")
-      ->default_str(flags.path);
-  AddHttpConfigFlag(app, flags.http_config_file);
-  AddDuration(app, "--interval", flags.settings.interval,
-              "Time between two pulls. The default is 15s.");
 }
 
 void AddOtlpFlags(CLI::App& app, OtlpFlags& flags) {
@@ -229,7 +152,9 @@ void AddOtlpFlags(CLI::App& app, OtlpFlags& flags) {
   app.add_option("--instance", flags.instance,
                  "The service.instance.id, which Prometheus makes the label instance. The default "
                  "is the name of the node.");
-  AddPullFlags(app, flags);
+  AddPullFlags(app, flags.pull);
+  AddDuration(app, "--interval", flags.settings.interval,
+              "Time between two pulls. The default is 15s.");
 }
 
 }  // namespace

@@ -47,17 +47,9 @@ void AddWaitFlags(CLI::App& app, WaitRequest& request) {
   AddChecked(app, "--timeout", store_timeout,
              "Longest wait: seconds, or a duration like 24h. Its exit code is 124. Without it, "
              "none.");
-  const auto store_daemon = [&request](const std::string& value) {
-    std::string fault;
-    ParseAnyDaemonAddress(value, fault);
-    request.daemon = value;
-    return fault;
-  };
-  AddChecked(app, "--daemon", store_daemon,
-             "Address of the daemon: http[s]://HOST[:PORT][/PREFIX] or unix:/PATH. Unless it names "
-             "another, the socket is asked first: " +
-                 std::string(kFindingsSocket))
-      ->default_str(request.daemon);
+  AddAnyDaemonFlag(
+      app, request.daemon,
+      " Unless it names another, the socket is asked first: " + std::string(kFindingsSocket));
   AddHttpConfigFlag(app, request.http_config_file);
 }
 

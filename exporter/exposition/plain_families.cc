@@ -102,6 +102,32 @@ std::optional<std::vector<PlainFamily>> ParseFamilies(std::string_view bytes) {
   return families;
 }
 
+void AddFamilies(const std::vector<PlainFamily>& families, Exposition& exposition) {
+  for (const PlainFamily& family : families) {
+    Family& added = exposition.families.emplace_back(Family{.name = family.name,
+                                                            .help = family.help,
+                                                            .unit = "",
+                                                            .type = family.type,
+                                                            .scale = {},
+                                                            .series = {}});
+    for (const PlainSample& sample : family.samples)
+      added.series.push_back({.group_labels = exposition.Add(sample.labels),
+                              .value = sample.value,
+                              .counts = {},
+                              .created_realtime_ns = sample.created_realtime_ns});
+  }
+}
+
+bool IsPlainName(std::string_view name) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; };
+  return !name.empty() && is_letter(name.front()) && !name.starts_with("__") &&
+         std::ranges::all_of(name, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
+}
+
+bool IsPlainLabelName(std::string_view name) {
+  return IsPlainName(name) && name != "job" && name != "instance";
+}
+
 const std::string* LabelOf(const Labels& labels, std::string_view name) {
   const auto label = std::ranges::find(labels, name, &Label::name);
   return label == labels.end() ? nullptr : &label->value;

@@ -31,6 +31,14 @@ struct PlainFamily {
 // Nothing if the bytes are none, a text is no UTF-8, or the type of a family is another.
 std::optional<std::vector<PlainFamily>> ParseFamilies(std::string_view bytes);
 
+// Appends the families as they are.
+void AddFamilies(const std::vector<PlainFamily>& families, Exposition& exposition);
+
+// Whether it may name a family, or a label, beside those of the daemon: small letters, digits and
+// _, no beginning with __, and of labels none that Prometheus gives to each series.
+bool IsPlainName(std::string_view name);
+bool IsPlainLabelName(std::string_view name);
+
 // The value of a label; null if there is none.
 const std::string* LabelOf(const Labels& labels, std::string_view name);
 

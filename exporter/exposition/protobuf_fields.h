@@ -1,14 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fields, the fields of an encoded protocol buffer in their order. Pure functions of untrusted
-// bytes: nothing is read beyond their end. For one thread per object.
+// Fields, the fields of an encoded protocol buffer in their order, and what the encoder of a scrape
+// has no need of. Pure functions of untrusted bytes: nothing is read beyond their end. For one
+// thread per object.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
+#include "exporter/exposition/protobuf_wire.h"
+
 namespace nccl_exporter::wire {
+
+// fixed64, which is as long as a double.
+inline void AppendFixed64(uint32_t field, uint64_t value, std::string& out) {
+  AppendDouble(field, std::bit_cast<double>(value), out);
+}
+
+// An element of a packed field of fixed64 or double.
+inline void AppendFixed64(uint64_t value, std::string& out) {
+  for (int shift = 0; shift < 64; shift += 8) out += static_cast<char>(value >> shift);
+}
 
 // Removes a varint from the front; false if there is none.
 inline bool TakeVarint(std::string_view& text, uint64_t& value) {

@@ -37,21 +37,6 @@ std::string Write(const std::string& path, int flags, std::string_view bytes) {
   return fault;
 }
 
-void AddFamilies(std::vector<PlainFamily> families, Exposition& exposition) {
-  for (PlainFamily& family : families) {
-    Family& added = exposition.families.emplace_back(Family{.name = std::move(family.name),
-                                                            .help = std::move(family.help),
-                                                            .unit = "",
-                                                            .type = family.type,
-                                                            .scale = {},
-                                                            .series = {}});
-    for (PlainSample& sample : family.samples)
-      added.series.push_back({.group_labels = exposition.Add(std::move(sample.labels)),
-                              .value = sample.value,
-                              .counts = {}});
-  }
-}
-
 }  // namespace
 
 ExtensionHost::ExtensionHost(std::vector<std::unique_ptr<ExtensionLibrary>> extensions,
@@ -75,7 +60,7 @@ bool ExtensionHost::See(std::string_view protobuf) {
                                        : "");
     WriteLabels(*snapshot, *extension, gifts);
     Append(*extension, gifts);
-    AddFamilies(std::move(gifts.families), exposition);
+    AddFamilies(gifts.families, exposition);
   }
   auto page = std::make_shared<std::string>();
   EncodeProtobuf(exposition, *page);

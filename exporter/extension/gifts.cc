@@ -19,18 +19,6 @@ bool IsText(const char* text, size_t most_bytes) {
   return view.size() <= most_bytes && ValidUtf8(view) == view;
 }
 
-bool IsName(std::string_view name) {
-  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; };
-  return !name.empty() && name.size() <= kMostNameBytes && is_letter(name.front()) &&
-         !name.starts_with("__") &&
-         std::ranges::all_of(name, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
-}
-
-// Prometheus adds these to every series.
-bool IsLabelName(std::string_view name) {
-  return IsName(name) && name != "job" && name != "instance";
-}
-
 bool IsFileName(std::string_view name) {
   return !name.empty() && name.size() <= kMostNameBytes && name.front() != '.' &&
          std::ranges::all_of(name, [](char c) {
@@ -93,8 +81,8 @@ nccl_ext_status ExtensionRound::ClaimLabel(size_t process, const char* name) {
 nccl_ext_status ExtensionRound::ClaimFamily(const char* name, const char* help,
                                             nccl_ext_type type) {
   const bool is_known = type == NCCL_EXT_COUNTER || type == NCCL_EXT_GAUGE;
-  if ((capabilities_ & NCCL_EXT_FAMILIES) == 0 || !IsText(name, kMostNameBytes) || !IsName(name) ||
-      !IsText(help, kMostExtensionHelpBytes) || !is_known ||
+  if ((capabilities_ & NCCL_EXT_FAMILIES) == 0 || !IsText(name, kMostNameBytes) ||
+      !IsPlainName(name) || !IsText(help, kMostExtensionHelpBytes) || !is_known ||
       (type == NCCL_EXT_COUNTER) != std::string_view(name).ends_with("_total") ||
       gifts_.families.size() == kMostExtensionFamilies)
     return NCCL_EXT_REFUSED;
@@ -125,7 +113,7 @@ nccl_ext_status ExtensionRound::AddSample(const char* family, size_t count,
   if (count > kMostExtensionLabels || samples_ == kMostExtensionSamples) return NCCL_EXT_REFUSED;
   Labels labels;
   for (size_t i = 0; i < count; ++i) {
-    if (!IsText(names[i], kMostNameBytes) || !IsLabelName(names[i]) ||
+    if (!IsText(names[i], kMostNameBytes) || !IsPlainLabelName(names[i]) ||
         !IsText(values[i], kMostExtensionTextBytes) || LabelOf(labels, names[i]) != nullptr)
       return NCCL_EXT_REFUSED;
     labels.push_back({names[i], values[i]});

@@ -66,12 +66,9 @@ uint64_t TakeTurns(std::vector<Finding>& findings) {
 
 // Those of a process of the finding's job.
 SiteLabels LabelsOf(const Finding& finding, const collector::NodeSnapshot& node) {
-  const auto& of = finding.communicator;
-  const auto process = std::ranges::find_if(node.processes, [&](const auto& candidate) {
-    return candidate.uid == finding.uid &&
-           candidate.JobName() == (of ? of->job : finding.job_name) &&
-           candidate.Identity("POD_NAMESPACE") == (of ? of->name_space : finding.name_space);
-  });
+  const auto process = std::ranges::find_if(
+      node.processes,
+      [job = JobKeyOf(finding)](const auto& candidate) { return JobKeyOf(candidate) == job; });
   return process == node.processes.end() ? SiteLabels() : process->site_labels;
 }
 

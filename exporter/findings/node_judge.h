@@ -18,12 +18,19 @@
 #include "exporter/findings/losses/lost_operations.h"
 #include "exporter/findings/thresholds.h"
 #include "exporter/ledger/book.h"
+#include "exporter/ledger/local_communicators.h"
 #include "exporter/ledger/node_history.h"
 
 namespace nccl_exporter::exporter {
 
 // Findings of one user that are shown; the others are counted.
 inline constexpr size_t kMostFindingsPerUser = 64;
+
+// The job that a finding is about.
+inline JobKey JobKeyOf(const Finding& finding) {
+  return finding.communicator ? JobKeyOf(*finding.communicator)
+                              : JobKey{finding.uid, finding.job_name, finding.name_space};
+}
 
 struct Judgement {
   // The worst first. In each severity users take turns, each with the longest first.

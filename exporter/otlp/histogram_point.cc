@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "exporter/exposition/protobuf_fields.h"
 #include "exporter/exposition/protobuf_wire.h"
-#include "exporter/otlp/protobuf_fields.h"
 
 namespace nccl_exporter::exporter::otlp {
 namespace {

@@ -6,9 +6,9 @@
 #include <functional>
 #include <vector>
 
+#include "exporter/exposition/protobuf_fields.h"
 #include "exporter/exposition/protobuf_wire.h"
 #include "exporter/otlp/histogram_point.h"
-#include "exporter/otlp/protobuf_fields.h"
 
 namespace nccl_exporter::exporter::otlp {
 namespace {

@@ -7,7 +7,7 @@
 #include <array>
 #include <ctime>
 
-#include "exporter/otlp/protobuf_fields.h"
+#include "exporter/exposition/protobuf_fields.h"
 #include "exporter/text/number_in.h"
 #include "exporter/text/utf8.h"
 

@@ -16,19 +16,13 @@ namespace {
 
 constexpr int kOk = 200;
 
-bool IsName(std::string_view name) {
-  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; };
-  return !name.empty() && is_letter(name.front()) && !name.starts_with("__") &&
-         std::ranges::all_of(name, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
-}
-
 }  // namespace
 
 std::string FaultOfExtensions(const std::vector<PlainFamily>& families) {
   std::set<std::string_view> names;
   size_t samples = 0;
   for (const PlainFamily& family : families) {
-    if (!family.name.starts_with("nccl_ext_") || !IsName(family.name) ||
+    if (!family.name.starts_with("nccl_ext_") || !IsPlainName(family.name) ||
         !names.insert(family.name).second)
       return "a family has no name of its own that begins with nccl_ext_";
     if (family.type != MetricType::kCounter && family.type != MetricType::kGauge)
@@ -42,7 +36,7 @@ std::string FaultOfExtensions(const std::vector<PlainFamily>& families) {
       for (size_t i = 0; i < labels.size(); ++i) {
         const std::string& name = labels[i].name;
         const bool is_new = i == 0 || labels[i - 1].name != name;
-        if (!IsName(name) || name == "job" || name == "instance" || !is_new)
+        if (!IsPlainLabelName(name) || !is_new)
           return "a label has no name, one of targets, or one twice";
       }
       if (!series.insert(std::move(labels)).second) return "a series is there twice";
@@ -87,20 +81,7 @@ void ExtensionFamilies::AddTo(Exposition& exposition) const {
     const std::lock_guard lock(mutex_);
     families = families_;
   }
-  if (families == nullptr) return;
-  for (const PlainFamily& family : *families) {
-    Family& added = exposition.families.emplace_back(Family{.name = family.name,
-                                                            .help = family.help,
-                                                            .unit = "",
-                                                            .type = family.type,
-                                                            .scale = {},
-                                                            .series = {}});
-    for (const PlainSample& sample : family.samples)
-      added.series.push_back({.group_labels = exposition.Add(sample.labels),
-                              .value = sample.value,
-                              .counts = {},
-                              .created_realtime_ns = sample.created_realtime_ns});
-  }
+  if (families != nullptr) AddFamilies(*families, exposition);
 }
 
 uint64_t ExtensionFamilies::faults() const {

@@ -14,6 +14,7 @@
 
 #include "exporter/findings/words.h"
 #include "exporter/text/utf8.h"
+#include "exporter/text/version.h"
 #include "proto/timing_source.h"
 
 namespace nccl_exporter::exporter {
@@ -129,8 +130,7 @@ Check CheckNccl(int nccl_version, const std::string& source, const std::string& 
   if (nccl_version == 0)
     return Check{.what = "NCCL"}.Warns("the release is not known: " + source,
                                        "run the job until its first collective");
-  const Check nccl{.what = fmt::format("NCCL {}.{}.{}", nccl_version / 10000,
-                                       nccl_version / 100 % 100, nccl_version % 100)};
+  const Check nccl{.what = "NCCL " + NcclVersionText(nccl_version)};
   if (nccl_version < kFirstProfilerRelease)
     return nccl.Fails(source + ", has no profiler interface", "NCCL 2.23 or later");
   const bool is_path = plugin.find('/') != std::string::npos;

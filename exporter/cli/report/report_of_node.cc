@@ -14,6 +14,7 @@
 #include "exporter/findings/node_judge.h"
 #include "exporter/findings/words.h"
 #include "exporter/ledger/local_communicators.h"
+#include "exporter/text/version.h"
 #include "proto/collective.h"
 #include "proto/loss.h"
 #include "proto/user_labels.h"
@@ -287,9 +288,7 @@ void OfNode::AddFacts(Report& report) const {
     for (const CommunicatorSnapshot& communicator : process->communicators)
       versions.insert(communicator.nccl_version);
     for (const int version : versions) {
-      if (version > 0)
-        add("nccl_version",
-            fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100));
+      if (version > 0) add("nccl_version", NcclVersionText(version));
     }
     for (const auto& [name, value] : process->identity) {
       const bool is_label = name.starts_with(kUserLabelKey);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "exporter/text/utf8.h"
+#include "exporter/text/version.h"
 #include "proto/identity_variables.h"
 #include "proto/user_labels.h"
 
@@ -38,13 +39,6 @@ void AppendJobLabels(Labels& labels, const collector::ProcessSnapshot& process) 
     AppendKnown(labels, label, process.Identity(variable));
   }
   for (const auto& [name, value] : process.site_labels) Append(labels, name, value);
-}
-
-// 22907 becomes 2.29.7, the spelling of NCCL's own log; empty if the version is unknown.
-std::string NcclVersionText(int version) {
-  if (version <= 0) return "";
-  return std::to_string(version / 10000) + '.' + std::to_string(version / 100 % 100) + '.' +
-         std::to_string(version % 100);
 }
 
 }  // namespace
