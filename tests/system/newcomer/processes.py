@@ -37,9 +37,10 @@ class ProcessTest(unittest.TestCase):
 
     def start(self, command, **options):
         """Its output is text(). It is killed with all that it has started."""
-        log = self.stack.enter_context(tempfile.TemporaryFile('w+'))
+        log = self.stack.enter_context(tempfile.TemporaryFile('w'))
         process = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log, start_new_session=True, **options)
-        process.text = lambda: (log.seek(0), log.read())[1]
+        # A file of its own: a position that it shared with the process would move where that writes.
+        process.text = pathlib.Path(f'/proc/self/fd/{log.fileno()}').read_text
 
         def end():
             if process.poll() is None:
