@@ -291,7 +291,7 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      MetricPart::kAlerts},
     {Metric::kStalledProcessProgress, "nccl_stalled_process_progress", MetricType::kGauge, "",
      LabelScope::kCommunicator, "",
-     "The same of all communicators of the process, at the same times, where an operation is in "
+     "The same, and one for each, of all communicators of the process, where an operation is in "
      "flight or completion cannot be seen; else absent.",
      MetricPart::kAlerts},
     {Metric::kStalledStartedSequence, "nccl_stalled_started_sequence", MetricType::kGauge, "",

@@ -88,7 +88,7 @@ struct RankCounts {
 struct ProcessCounts {
   std::optional<uint64_t> kernel_ns = {};                  // if any operation was timed
   std::optional<uint64_t> point_to_point_operations = {};  // if there were any
-  uint64_t progress = 0;  // as RankCounts, of those that are served
+  uint64_t progress = 0;  // as RankCounts, and one for each, of those that are served
   int64_t since_realtime_ns = 0;
 
   bool operator==(const ProcessCounts&) const = default;

@@ -120,7 +120,7 @@ void Ledger::AdvanceProcess(const collector::ProcessSnapshot& snapshot, const Mo
   }
   ProcessCounts& counts = row.counts.emplace();
   counts.since_realtime_ns = process.since_realtime_ns;
-  counts.progress = progress;
+  counts.progress = progress + snapshot.communicators.size();
   if (process.has_times) counts.kernel_ns = kernel_ns;
   if (process.has_point_to_point) counts.point_to_point_operations = point_to_point;
 }

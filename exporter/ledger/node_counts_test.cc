@@ -81,6 +81,7 @@ class Ranks {
     const auto& node = Node(rank);
     return node && node->large.contains(kind) ? node->large.at(kind) : LargeCounts{};
   }
+  const Book& book() const { return *book_; }
   bool IsQuiet(uint64_t rank) { return CountsOf(rank)->is_quiet; }
 
   Ledger ledger;
@@ -434,6 +435,8 @@ TEST(Progress, CountsEachChangeOnce) {
   communicator.completion_is_known = false;
   ranks.Pass();
   EXPECT_EQ(ranks.CountsOf(0)->progress, 18u) << "completions cannot be seen";
+  EXPECT_EQ(ranks.book().Of(ranks.book().node->processes[0])->progress, 19u)
+      << "that the communicator was made is progress, too";
   EXPECT_EQ(Progress(ranks, 0), 18u);
   communicator.completion_is_known = true;
   ranks.Pass();

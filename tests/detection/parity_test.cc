@@ -114,6 +114,28 @@ TEST_F(ParityTest, RulesAndJudgeNameTheCulpritOfAHangInTheSameEvaluations) {
   }
 }
 
+// All ranks leave a communicator in which an operation stays in flight, as ncclCommRevoke does, and
+// make another. Rank 3 does not call in the other: it is late there, and waits in neither.
+TEST_F(ParityTest, RulesAndJudgeNameARankThatIsLateInTheCommunicatorMadeAfterAnother) {
+  constexpr int kRevoked = 60, kMade = 150, kCalled = 155;
+  ParityRecord record(1);
+  exporter::HandMadeNode job(4);
+  job.AddCommunicator("tp", {0, 1, 2, 3});
+  const int64_t begin_ns = std::chrono::steady_clock::now().time_since_epoch().count();
+  for (int seconds = 0; seconds < 420; seconds += LateJob::kStepSeconds) {
+    for (size_t i = 0; seconds < kRevoked && i < 4; ++i) job.Complete(i, "tp", 2 - seconds);
+    if (seconds == kRevoked) job.Start({0, 1, 2, 3}, "tp", 2 - seconds);
+    if (seconds == kMade) job.MakeCommunicator("tp2", {0, 1, 2, 3});
+    if (seconds == kCalled) job.Start({0, 1, 2}, "tp2", 2 - seconds);
+    record.Take(WithClockOfThisMachine(job.node, begin_ns), seconds / LateJob::kStepSeconds);
+    job.Wait(LateJob::kStepSeconds);
+  }
+  const ParityResult result = record.Compare(std::filesystem::absolute(kRules), scratch_.path());
+  EXPECT_THAT(result.differences, testing::IsEmpty());
+  EXPECT_THAT(record.EverNamed(NamedFor::kHang),
+              testing::ElementsAre(std::pair<std::string, std::string>("1003", "3")));
+}
+
 TEST_F(ParityTest, OtherRulesDiffer) {
   std::ifstream file(kRules);
   const std::string rules{std::istreambuf_iterator<char>(file), {}};

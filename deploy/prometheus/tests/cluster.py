@@ -309,7 +309,7 @@ class Cluster:
             yield 'nccl_stalled_communicator_ranks', self.info_labels(communicator, rank), communicator.ranks
             yield 'nccl_stalled_progress', labels, own_progress
             if in_flight or not is_timed:
-                yield 'nccl_stalled_process_progress', labels, sum(value for (_, other), value in self.progress_of.items() if other == rank)
+                yield 'nccl_stalled_process_progress', labels, sum(1 + value for (_, other), value in self.progress_of.items() if other == rank)
         if progress:
             yield 'nccl_operations_last_progress_timestamp_seconds', labels, progress
 

@@ -85,6 +85,9 @@ std::vector<GraphJob> WaitGraphs(const collector::NodeSnapshot& node,
       int64_t& last_ns =
           job->second.last_progress_realtime_ns[RankOnNode{&process, &communicator}.gpu()];
       last_ns = std::max(last_ns, communicator.last_progress_realtime_ns);
+      // Its creation is after now if the clock has been set back since.
+      if (communicator.created_realtime_ns <= node.taken_realtime_ns)
+        last_ns = std::max(last_ns, communicator.created_realtime_ns);
     }
   }
   std::vector<GraphJob> graphs;

@@ -69,7 +69,8 @@ struct GraphCommunicator {
 struct GraphJob {
   std::vector<GraphCommunicator> communicators;
   // Latest progress of living processes in any communicator, finalized ones included: a job may go
-  // on in one that it then destroys.
+  // on in one that it then destroys. A rank that has left a communicator makes another, and may be
+  // late in that one's first operation: creation is progress, too.
   std::map<GpuOfProcess, int64_t> last_progress_realtime_ns;
 };
 

@@ -50,10 +50,23 @@ class HandMadeNode {
       communicator.ranks = ranks == 0 ? processes.size() : ranks;
       communicator.nodes = communicator.ranks > processes.size() ? 2 : 1;
       communicator.gpu_index = static_cast<int>(processes[rank]);
+      communicator.slot = static_cast<uint32_t>(communicators_);
       communicator.completion_is_known = true;
+      communicator.created_realtime_ns = kNow - 7200 * kSecond;
       communicator.started_sequence = communicator.completed_sequence = 100;
       ProgressAt(kNow - 600 * kSecond, communicator);
       node.processes.at(processes[rank]).communicators.push_back(communicator);
+    }
+  }
+
+  // One that is made now: its ranks have called nothing yet.
+  void MakeCommunicator(const std::string& name, const std::vector<size_t>& processes) {
+    AddCommunicator(name, processes);
+    for (const size_t process : processes) {
+      collector::CommunicatorSnapshot& communicator = Of(process, name);
+      communicator.created_realtime_ns = node.taken_realtime_ns;
+      communicator.started_sequence = communicator.completed_sequence = 0;
+      communicator.last_progress_realtime_ns = communicator.last_progress_monotonic_ns = 0;
     }
   }
 
