@@ -229,6 +229,15 @@ inline std::string HexText(uint64_t id) {
 // torchrun's run id where nobody has given one: many jobs have it.
 inline constexpr std::string_view kDefaultRunId = "none";
 
+// Another profiler plugin that gets its events through ours.
+struct ChainedPlugin {
+  std::string name;
+  bool lacks_kernel_events = false;  // it asked for them, and they are not safe or not wanted
+  bool is_over_budget = false;       // it gets no further events
+
+  bool operator==(const ChainedPlugin&) const = default;
+};
+
 struct ProcessSnapshot {
   FileKey file;         // identifies the process
   std::string segment;  // file name, for messages; another user's file may have the same
@@ -256,6 +265,9 @@ struct ProcessSnapshot {
   // NodeSnapshot that of the job, where processes are known to be of one.
   uint64_t first_communicator = 0;
   std::array<uint64_t, kLossCount> losses{};
+  std::optional<ChainedPlugin> chained;
+  uint64_t chained_callbacks = 0;  // of events; by samples
+  uint64_t chained_ns = 0;         // their time; by the same samples
   std::vector<CommunicatorSnapshot> communicators;
   // Communicators of the process that `communicators` lacks, at least: see kMaxCommunicators.
   uint64_t unread_in_use = 0;

@@ -2,7 +2,12 @@
 // The seven symbols that NCCL looks for, and the one template behind them: it brings a version's
 // descriptor into our form, asking the descriptor what it has, and hands over to Callbacks.
 
+#include <strings.h>
+
+#include <cstdlib>
+
 #include "plugin/callbacks.h"
+#include "plugin/chain/chained_events.h"
 #include "plugin/nccl/profiler_abi.h"
 #include "plugin/nccl/vocabulary.h"
 
@@ -216,7 +221,7 @@ struct Exported {
 template <typename Descriptor, typename Table>
 constexpr Exported<Table> Fill(decltype(Table::init) init) {
   using A = Adapter<Descriptor>;
-  return {{"nccl-exporter", init, A::StartEvent, StopEvent<A::kHasTimeStamps>,
+  return {{kPluginName, init, A::StartEvent, StopEvent<A::kHasTimeStamps>,
            RecordEventState<A::kHasTimeStamps, A::kHasProxySteps>, Finalize},
           {}};
 }
@@ -224,18 +229,37 @@ constexpr Exported<Table> Fill(decltype(Table::init) init) {
 }  // namespace
 }  // namespace nccl_exporter::plugin
 
-#define EXPORT_TABLE(version, table, init)                                                 \
-  extern "C" __attribute__((visibility("default"))) const nccl_exporter::plugin::Exported< \
-      nccl_exporter::abi::table<nccl_exporter::abi::DescriptorV##version>>                 \
-      ncclProfiler_v##version = nccl_exporter::plugin::Fill<                               \
-          nccl_exporter::abi::DescriptorV##version,                                        \
-          nccl_exporter::abi::table<nccl_exporter::abi::DescriptorV##version>>(            \
-          nccl_exporter::plugin::init<version>)
+#define EXPORT_TABLE(version, table, init)                                          \
+  extern "C" {                                                                      \
+  __attribute__((visibility("default"))) constinit nccl_exporter::plugin::Exported< \
+      nccl_exporter::abi::table<nccl_exporter::abi::DescriptorV##version>>          \
+      ncclProfiler_v##version = nccl_exporter::plugin::Fill<                        \
+          nccl_exporter::abi::DescriptorV##version,                                 \
+          nccl_exporter::abi::table<nccl_exporter::abi::DescriptorV##version>>(     \
+          nccl_exporter::plugin::init<version>);                                    \
+  }
 
-EXPORT_TABLE(1, ProfilerV1, InitV1);
-EXPORT_TABLE(2, ProfilerV1, InitV1);
-EXPORT_TABLE(3, ProfilerV1, InitV1);
-EXPORT_TABLE(4, ProfilerV4, InitV4);
-EXPORT_TABLE(5, ProfilerV5, InitV5);
-EXPORT_TABLE(6, ProfilerV5, InitV5);
-EXPORT_TABLE(7, ProfilerV5, InitV5);
+EXPORT_TABLE(1, ProfilerV1, InitV1)
+EXPORT_TABLE(2, ProfilerV1, InitV1)
+EXPORT_TABLE(3, ProfilerV1, InitV1)
+EXPORT_TABLE(4, ProfilerV4, InitV4)
+EXPORT_TABLE(5, ProfilerV5, InitV5)
+EXPORT_TABLE(6, ProfilerV5, InitV5)
+EXPORT_TABLE(7, ProfilerV5, InitV5)
+
+namespace nccl_exporter::plugin {
+namespace {
+
+// When the library is loaded, before NCCL reads a table: without a chain they stay what they are.
+[[gnu::constructor]] void ChainTables() {
+  const char* const library = std::getenv("NCCL_EXPORTER_CHAIN");
+  if (library == nullptr || library[0] == '\0' || strcasecmp(library, "none") == 0) return;
+  Chain::library = library;
+  PassOn<4>(ncclProfiler_v4.table);
+  PassOn<5>(ncclProfiler_v5.table);
+  PassOn<6>(ncclProfiler_v6.table);
+  PassOn<7>(ncclProfiler_v7.table);
+}
+
+}  // namespace
+}  // namespace nccl_exporter::plugin

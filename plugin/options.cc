@@ -114,6 +114,13 @@ constexpr std::array<OptionRow, kOptionCount> kOptions{{
      "labels of the job's own on nccl_rank_info, such as team=x,run=y: at most 8, of at most 24 "
      "and 95 bytes",
      StoreLabels},
+    {"NCCL_EXPORTER_CHAIN", "",
+     "another profiler plugin that gets its events too: a name or a path, as for "
+     "NCCL_PROFILER_PLUGIN; NCCL 2.27 or later",
+     [](const char*, Options&) { return true; }},  // read when the library is loaded
+    {"NCCL_EXPORTER_CHAIN_PERCENT", "25",
+     "per cent of a CPU that its callbacks may take, 1 to 6400, before it gets no further events",
+     StoreWhole<&Options::chain_budget_ppm, 1, 6400, 10'000>},
 }};
 
 Options ReadOptions(const char* (*get)(const char* name)) {

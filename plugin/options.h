@@ -11,7 +11,7 @@
 
 namespace nccl_exporter::plugin {
 
-inline constexpr size_t kOptionCount = 7;
+inline constexpr size_t kOptionCount = 9;
 
 struct Options {
   bool enable = true;
@@ -23,6 +23,7 @@ struct Options {
   // Share of time in which proxy operations are timed, in millionths; 0: never.
   uint32_t network_share_ppm = 100'000;
   uint64_t network_period_ns = 2'000'000'000;  // of the windows, one in each
+  uint64_t chain_budget_ppm = 250'000;         // of one CPU's time, for a chained plugin
 
   // Variables whose value was not understood, in the table's order, up to the first nullptr; their
   // defaults are in force.

@@ -109,7 +109,7 @@ TEST(Options, HaveTheRangesThatTheirHelpNames) {
       EXPECT_EQ(Rejected(Read({{row.name, "0"}})), Names{row.name});
     }
   }
-  EXPECT_EQ(ranges, 3);
+  EXPECT_EQ(ranges, 4);
 }
 
 TEST(Options, TakeWordsForTheShareOfNetworkTiming) {

@@ -49,13 +49,6 @@ class Locked {
   pthread_mutex_t* lock_;
 };
 
-template <typename... Arguments>
-void Log(abi::Logger logger, int level, const char* format, Arguments... arguments) {
-  if (logger == nullptr) return;
-  const int callers_level = LogLevelOf(reinterpret_cast<const void*>(logger), level);
-  logger(callers_level, abi::kLogInit, __FILE__, __LINE__, format, arguments...);
-}
-
 }  // namespace
 
 std::atomic<Process*> Process::instance_{nullptr};
@@ -135,13 +128,43 @@ void Process::OpenOverflow() {
   communicator->Open({.slot = slot, .header = segment_.header()});
 }
 
+void Process::OpenChain(const InitRequest& request) {
+  if (Chain::library == nullptr || request.api_version < 4 || has_looked_for_chain_) return;
+  has_looked_for_chain_ = true;
+  uint16_t salt = RandomSalt();
+  if (salt == communicators_.Salt()) salt = static_cast<uint16_t>(salt % 0xffff + 1);
+  const char* const error =
+      chain_.Open(request.api_version, salt, options_.chain_budget_ppm,
+                  mode_ == Mode::kRunning ? &segment_.header()->chain : nullptr);
+  if (error != nullptr) {
+    char reason[256];  // Log() looks for symbols, which ends the text of dlerror()
+    CopyText(reason, sizeof(reason), error);
+    return Log(request.logger, abi::kLogWarn,
+               "nccl-exporter: NCCL_EXPORTER_CHAIN=%s is not in force: %s", Chain::library, reason);
+  }
+  Log(request.logger, abi::kLogInfo, "nccl-exporter: chained plugin %s, profiler API v%d",
+      chain_.name(), chain_.VersionFor(request.api_version));
+}
+
 void Process::Init(const InitRequest& request, void** context, int* mask) {
-  *context = nullptr;
+  {
+    Locked locked(&lock_);
+    if (mode_ == Mode::kNotStarted) Start(request);
+    OpenChain(request);
+  }
+  void* theirs = nullptr;
+  const bool is_chained = chain_.Init(request, &theirs);  // without the lock, as NCCL would
+  *context = InitOwn(request, mask, is_chained);
+  if (is_chained) *context = chain_.Join(*context, theirs, request.logger);
+}
+
+void* Process::InitOwn(const InitRequest& request, int* mask, bool is_chained) {
   Locked locked(&lock_);
-  if (mode_ == Mode::kNotStarted) Start(request);
-  if (mode_ == Mode::kOff) return;
-  NoteJob(request);
+  if (mode_ == Mode::kOff && !is_chained) return nullptr;
   const EventPolicy& policy = Decide(request, mask);
+  const int chained = is_chained ? chain_.Grant(request, policy) : 0;
+  if (mode_ == Mode::kOff) return __atomic_store_n(mask, chained, __ATOMIC_RELAXED), nullptr;
+  NoteJob(request);
   Loss why = Loss::kNoFreeCommunicatorSlot;
   const uint32_t slot = communicators_.Claim(segment_, options_.retention_ns, &why);
   const bool is_alone = !communicators_.IsOverflow(slot);
@@ -151,25 +174,24 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
     is_overridden |= communicator.OverriddenMask() == mask;
   });
   if (is_overridden) NoteMaskOverride(mask);
-  if (!is_overridden) __atomic_store_n(mask, policy.mask, __ATOMIC_RELAXED);
+  if (!is_overridden) __atomic_store_n(mask, policy.mask | chained, __ATOMIC_RELAXED);
   // Before API v4 the number of nodes is not known: such a communicator costs memory only.
-  if (is_alone && policy.may_time_network && request.nodes != 1)
-    JoinNetwork(slot, mask, policy.mask);
+  if (is_alone && policy.may_time_network && request.nodes != 1) JoinNetwork(slot, mask, policy);
   for (NetworkWindows& windows : network_windows_) {
     if (windows.Serves(mask)) windows.StoreBit();
   }
   if (!is_alone) {
     // The context carries the number of ranks, which the shared slot cannot.
-    *context =
-        Handle::Of(communicators_.Salt(), HandleKind::kContext, slot, RanksIn(request)).Pointer();
-    return;
+    return Handle::Of(communicators_.Salt(), HandleKind::kContext, slot, RanksIn(request))
+        .Pointer();
   }
-  *context = OpenSlot(slot, request, policy).Pointer();
+  void* const context = OpenSlot(slot, request, policy).Pointer();
   if (is_overridden) {
     communicators_.InSlot(slot)->EndKernelTiming();
   } else if (policy.is_mask_watched) {
-    communicators_.InSlot(slot)->WatchMask(mask, policy.mask);
+    communicators_.InSlot(slot)->WatchMask(mask, policy.mask, policy.shared_bits);
   }
+  return context;
 }
 
 const EventPolicy& Process::Decide(const InitRequest& request, const void* address_in_nccl) {
@@ -190,7 +212,8 @@ const EventPolicy& Process::Decide(const InitRequest& request, const void* addre
        .milli_cpus_per_rank = MilliCpusPerRank(ReadCpuAllowance(), local_ranks),
        .weak_exchange_may_fail = kWeakExchangeMayFail,
        .may_register_nvls_buffers = !AreNvlsBuffersOff(ProcessEnvironment) && MayMulticast(),
-       .shares_resources = SharesResources(ProcessEnvironment)});
+       .shares_resources = SharesResources(ProcessEnvironment),
+       .is_chained = chain_.pool() != nullptr});
   return *policy;
 }
 
@@ -250,7 +273,7 @@ void Process::NoteGpu(const GpuIdentity& gpu) {
   }
 }
 
-void Process::JoinNetwork(uint32_t index, int* mask, int own_mask) {
+void Process::JoinNetwork(uint32_t index, int* mask, const EventPolicy& policy) {
   if (options_.network_share_ppm == 0) return;
   const auto find = [this](const auto& fits) {
     return std::find_if(network_windows_.begin(), network_windows_.end(), fits);
@@ -263,8 +286,10 @@ void Process::JoinNetwork(uint32_t index, int* mask, int own_mask) {
     communicator.SetNetworkRoom(MakeMapped<NetworkTimer>());
   NetworkTimer* const timer = communicator.network_room();
   if (windows == network_windows_.end() || timer == nullptr) return;
-  if (!windows->IsInUse())
-    windows->Open(mask, own_mask, {options_.network_period_ns, options_.network_share_ppm});
+  if (!windows->IsInUse()) {
+    windows->Open(mask, policy.mask, policy.shared_bits, chain_.wish(),
+                  {options_.network_period_ns, options_.network_share_ppm});
+  }
   windows->Join();
   timer->Open(segment_.slot(index), segment_.header(), windows);
   communicator.SetNetwork(timer);

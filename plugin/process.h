@@ -18,6 +18,7 @@
 
 #include "plugin/call_clock.h"
 #include "plugin/captures.h"
+#include "plugin/chain/chain.h"
 #include "plugin/communicator_table.h"
 #include "plugin/identity/identity.h"
 #include "plugin/nccl/event_policy.h"
@@ -29,19 +30,6 @@
 #include "plugin/segment/segment.h"
 
 namespace nccl_exporter::plugin {
-
-// Arguments of NCCL's init, in one form for all API versions. v1 to v3 pass none of them:
-// `is_known` is false, and id and rank come with the first operation.
-struct InitRequest {
-  int api_version = 0;
-  bool is_known = false;
-  uint64_t id = 0;
-  const char* name = nullptr;
-  int nodes = 0;
-  int ranks = 0;
-  int rank = 0;
-  abi::Logger logger = nullptr;
-};
 
 // The fields of a start event by which the first operation names its communicator (API v1 to v3).
 struct TaskOrigin {
@@ -57,7 +45,7 @@ class Process {
   // The instance if init was ever called, else nullptr.
   static Process* Get() { return LoadAcquire(instance_); }
 
-  // Sets *context and *mask.
+  // Sets *context, which stands for that of a chained plugin too, and *mask.
   void Init(const InitRequest& request, void** context, int* mask);
   void Finalize(void* context);
 
@@ -85,6 +73,9 @@ class Process {
 
  private:
   static void ClearInChild();
+  // Init of this plugin alone: its context. `is_chained`: the other one gets the communicator's
+  // events.
+  void* InitOwn(const InitRequest& request, int* mask, bool is_chained);
 
   // The communicator that a context names; nullptr is counted.
   Communicator* Find(Handle context) {
@@ -119,6 +110,7 @@ class Process {
   // Under the lock.
   void Start(const InitRequest& request);
   void OpenOverflow();
+  void OpenChain(const InitRequest& request);
   // The policy for the copy of NCCL that calls, decided at its first init, for good: communicators
   // of one job are timed alike however full /dev/shm becomes. `address_in_nccl`: anything within
   // it.
@@ -128,7 +120,7 @@ class Process {
   void NoteGpu(const GpuIdentity& gpu);
   // Times the network operations of the slot's communicator, whose mask has been stored. Without
   // memory, or with more copies of libnccl than there is room for, its slot shows a share of 0.
-  void JoinNetwork(uint32_t index, int* mask, int own_mask);
+  void JoinNetwork(uint32_t index, int* mask, const EventPolicy& policy);
   static void LeaveNetwork(Communicator& communicator);
 
   // Ends kernel timing where another program has changed the mask, once for each change: NCCL's
@@ -147,6 +139,7 @@ class Process {
   // One for each copy of libnccl: a framework's own, and the system's, twice. Under the lock.
   std::array<NetworkWindows, 4> network_windows_;
   Segment segment_;
+  Chain chain_;
 
   pthread_mutex_t lock_;  // over what follows
   Mode mode_;
@@ -155,6 +148,7 @@ class Process {
   std::array<EventPolicy, 16> policies_;
   GpuIdentity first_gpu_;  // of a communicator whose GPU is known
   bool has_gpu_;           // whether there was one
+  bool has_looked_for_chain_;
 };
 
 }  // namespace nccl_exporter::plugin

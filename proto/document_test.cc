@@ -55,7 +55,8 @@ TEST(LayoutDocument, ShowsTheHeader) {
                   FIELD(SegmentHeader, retention_ns) + FIELD(SegmentHeader, plugin_version) +
                   FIELD(SegmentHeader, host_name) + FIELD(SegmentHeader, executable) +
                   FIELD(SegmentHeader, losses) + FIELD(SegmentHeader, rank_numbers_process) +
-                  FIELD(SegmentHeader, first_communicator) + FIELD(SegmentHeader, identity));
+                  FIELD(SegmentHeader, first_communicator) + FIELD(SegmentHeader, chain) +
+                  FIELD(SegmentHeader, identity));
 }
 
 TEST(LayoutDocument, ShowsTheCommunicatorSlot) {

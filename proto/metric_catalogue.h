@@ -103,6 +103,8 @@ enum class Metric : uint8_t {
   kProcessInvoluntarySwitches,
   kProcessProgressCpu,
   kProcessVerbsDevices,
+  kProcessChainedCallbacks,
+  kProcessChainedSeconds,
   kOperationsUnfollowed,
   kOperationsRejected,
   kEventsDropped,
@@ -391,6 +393,13 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      LabelScope::kProcess, "",
      "Adapters for InfiniBand, RoCE or EFA held open; absent on nodes without a linked one.",
      MetricPart::kAlerts},
+    {Metric::kProcessChainedCallbacks, "nccl_process_chained_callbacks_total", MetricType::kCounter,
+     "", LabelScope::kProcess, "",
+     "Callbacks of a chained plugin, but for init and finalize: 64 for each that was timed. Absent "
+     "while 0."},
+    {Metric::kProcessChainedSeconds, "nccl_process_chained_seconds_total", MetricType::kCounter,
+     "seconds", LabelScope::kProcess, "",
+     "Time of these callbacks, by every 64th. Absent while there are none."},
     {Metric::kOperationsUnfollowed, "nccl_process_operations_unfollowed_total",
      MetricType::kCounter, "", LabelScope::kProcess, "",
      "Sum of nccl_process_events_dropped_total over all reasons but incomplete_at_finalize and "

@@ -26,6 +26,8 @@
 //                                Live.
 //   header.first_communicator    relaxed, at most once, before the first communicator of more than
 //                                one rank goes Live.
+//   header.chain       `name` before the flag kChainOpen, at most once; relaxed additions, and flags
+//                      that stay, by any thread.
 //   slot.state         Claimed -> zeros and identity written -> Live (release); Closed (release) at
 //                      finalize. A closed slot is claimed again, with a higher generation, after
 //                      the retention time, or before if no other slot is left, and is never free
@@ -73,7 +75,7 @@ using AtomicU64 = std::atomic<uint64_t>;
 static_assert(sizeof(AtomicU64) == 8 && AtomicU64::is_always_lock_free);
 
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 7;
+inline constexpr uint32_t kMinor = 8;
 inline constexpr uint64_t kVersion = uint64_t{kMajor} << 32 | kMinor;
 inline constexpr uint64_t kMagic = 0x314745534c43434e;  // "NCCLSEG1"
 inline constexpr const char kFileSuffix[] = ".seg";
@@ -93,6 +95,20 @@ inline constexpr int kSizeHistograms = 11;
 struct IdentityPair {
   char key[32];    // name of an environment variable from the plugin's allow-list
   char value[96];  // cut at the last whole character that fits
+};
+
+enum ChainFlag : uint64_t {
+  kChainOpen = 1,
+  kChainWithoutKernelEvents = 2,  // it asked for them, and this plugin's policy refused
+  kChainOverBudget = 4,           // it gets no further starts
+};
+
+// The plugin that is chained to this one (1.8); all 0 if there is none.
+struct ChainBlock {
+  AtomicU64 callbacks;  // of events, by samples
+  AtomicU64 ns;         // their time, by the same samples
+  AtomicU64 flags;      // ChainFlag
+  char name[40];        // that it gives itself
 };
 
 struct alignas(4096) SegmentHeader {
@@ -116,6 +132,7 @@ struct alignas(4096) SegmentHeader {
                                    // a rank (1.2)
   uint64_t reserved_1_5;           // not 0 in some files of 1.5 to 1.7
   AtomicU64 first_communicator;    // id of the first with more than one rank; 0: none yet (1.7)
+  ChainBlock chain;                // (1.8)
   alignas(4096) IdentityPair identity[kIdentityPairs];
 };
 static_assert(sizeof(SegmentHeader) == 8192);

@@ -22,15 +22,16 @@ inline constexpr std::string_view kUserLabelKey = "label:";
 // Names that series, rules, Prometheus and Alertmanager give a meaning: of the catalogue, of
 // targets, of alerts. Each has a space on both sides.
 inline constexpr std::string_view kReservedLabels =
-    " adapter alertname api_version arch bound cause class cluster code collective comm comm_name "
-    "commit communicator container device direction drift_cause endpoint exported_instance "
-    "exported_job exported_namespace exported_pod family finding format function global_rank gpu "
-    "gpu_uuid group_rank handler host hostname instance job kind le level limit local_rank "
-    "local_world_size namespace nccl_job nccl_version nnodes node part pci_bus_id peer pid "
-    "plugin_version pod pod_uid process prometheus quantile rank reason replica revision scope "
-    "service severity size slurm_array_job_id slurm_array_task_id slurm_job_account slurm_job_id "
-    "slurm_job_name slurm_job_partition slurm_job_user slurm_step_id state timing_reason "
-    "timing_source torchelastic_run_id uid user version world_size ";
+    " adapter alertname api_version arch bound cause chained_events chained_plugin class cluster "
+    "code collective comm comm_name commit communicator container device direction drift_cause "
+    "endpoint exported_instance exported_job exported_namespace exported_pod family finding "
+    "format function global_rank gpu gpu_uuid group_rank handler host hostname instance job kind "
+    "le level limit local_rank local_world_size namespace nccl_job nccl_version nnodes node part "
+    "pci_bus_id peer pid plugin_version pod pod_uid process prometheus quantile rank reason "
+    "replica revision scope service severity size slurm_array_job_id slurm_array_task_id "
+    "slurm_job_account slurm_job_id slurm_job_name slurm_job_partition slurm_job_user "
+    "slurm_step_id state timing_reason timing_source torchelastic_run_id uid user version "
+    "world_size ";
 // `name`: one or more letters, digits and underscores.
 constexpr bool IsReservedLabel(std::string_view name) {
   size_t at = kReservedLabels.find(name);

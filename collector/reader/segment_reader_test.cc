@@ -64,7 +64,7 @@ TEST(SegmentReaderTest, RefusesAnotherMajorAndNamesBoth) {
   ASSERT_TRUE(read.fault);
   EXPECT_EQ(read.fault->error, SegmentError::kUnknownMajor);
   EXPECT_NE(read.fault->detail.find("2.7"), std::string::npos) << read.fault->detail;
-  EXPECT_NE(read.fault->detail.find("1.7"), std::string::npos) << read.fault->detail;
+  EXPECT_NE(read.fault->detail.find("1.8"), std::string::npos) << read.fault->detail;
 }
 
 TEST(SegmentReaderTest, ReadsAHigherMinorByTheStridesInItsHeader) {
@@ -83,6 +83,26 @@ TEST(SegmentReaderTest, TakesTheFilesOwnerForTheUserWhateverTheHeaderClaims) {
   const SegmentRead read = ParseSegment(writer.bytes(), kUid + 1, {.now = kNow});
   ASSERT_TRUE(read.process);
   EXPECT_EQ(read.process->uid, kUid + 1);
+}
+
+TEST(SegmentReaderTest, ReadsTheChainedPluginOfAProcess) {
+  V1 writer = ReadySegment(2);
+  EXPECT_FALSE(Parse(writer).process->chained) << "a segment before 1.8, or without one";
+  writer.PutWord(V1::kChain, 6400);
+  writer.PutWord(V1::kChain + 8, 250'000);
+  writer.PutText(V1::kChain + 24, 40, "Inspector");
+  EXPECT_FALSE(Parse(writer).process->chained) << "it is not open";
+  EXPECT_EQ(Parse(writer).process->chained_callbacks, 0u);
+  for (const uint64_t flags : {1, 3, 5, 7}) {
+    writer.PutWord(V1::kChain + 16, flags);
+    const SegmentRead read = Parse(writer);
+    const ChainedPlugin expected{.name = "Inspector",
+                                 .lacks_kernel_events = (flags & 2) != 0,
+                                 .is_over_budget = (flags & 4) != 0};
+    EXPECT_EQ(read.process->chained, expected) << flags;
+    EXPECT_EQ(read.process->chained_callbacks, 6400u);
+    EXPECT_EQ(read.process->chained_ns, 250'000u);
+  }
 }
 
 TEST(SegmentReaderTest, ReadsTheJobOfAProcess) {

@@ -80,6 +80,15 @@ std::optional<SegmentFault> FindFault(const layout::SegmentHeader& header, uint6
   return FindGeometryFault(header, file_bytes);
 }
 
+// The words are 0 before layout 1.8.
+std::optional<ChainedPlugin> DescribeChain(const layout::ChainBlock& chain) {
+  const uint64_t flags = chain.flags.load(std::memory_order_relaxed);
+  if ((flags & layout::kChainOpen) == 0) return std::nullopt;
+  return ChainedPlugin{.name = TextOf(chain.name),
+                       .lacks_kernel_events = (flags & layout::kChainWithoutKernelEvents) != 0,
+                       .is_over_budget = (flags & layout::kChainOverBudget) != 0};
+}
+
 // The process of a header without fault, with `communicators` left empty. Its user is the file's
 // owner, which the kernel reports. The writer knows itself by the number of its own user namespace,
 // and may write any.
@@ -104,6 +113,11 @@ ProcessSnapshot DescribeProcess(const layout::SegmentHeader& header, uint64_t ow
   process.first_communicator = header.first_communicator.load(std::memory_order_relaxed);
   for (size_t i = 0; i < process.losses.size(); ++i) {
     process.losses[i] = header.losses[i].load(std::memory_order_relaxed);
+  }
+  process.chained = DescribeChain(header.chain);
+  if (process.chained) {
+    process.chained_callbacks = header.chain.callbacks.load(std::memory_order_relaxed);
+    process.chained_ns = header.chain.ns.load(std::memory_order_relaxed);
   }
   return process;
 }

@@ -113,6 +113,8 @@ class SegmentWriterV1 {
   static constexpr size_t kIdentityCount = 80;
   static constexpr size_t kRankNumbersProcess = 768;  // 1.2
   static constexpr size_t kFirstCommunicator = 784;   // 1.7
+  // Callbacks, nanoseconds, flags, and a name of 40 bytes (1.8).
+  static constexpr size_t kChain = 792;
   static constexpr uint64_t kVersion1 = uint64_t{1} << 32;
 
   // A segment of `slots` slots, the last of which is the overflow slot. A later minor has larger

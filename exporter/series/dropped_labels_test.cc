@@ -258,10 +258,17 @@ TEST(DroppedLabelsTest, LossesOfProcessesThatLeftStayInTheSum) {
   collector::ProcessSnapshot second = ProcessOf(2, {});
   first.losses[0] = 3;
   second.losses[0] = 4;
+  first.chained_callbacks = 64;
+  second.chained_callbacks = 128;
+  first.chained_ns = second.chained_ns = 500'000'000;
   const auto dropped = [&](std::vector<collector::ProcessSnapshot> processes) {
     const ScrapedNode scrape(NodeOf(std::move(processes)), filter, memory);
     const auto value = scrape.Value(Metric::kEventsDropped, "reason=no_free_slot,");
     EXPECT_EQ(scrape.Value(Metric::kOperationsUnfollowed), value);
+    if (value > 5) {
+      EXPECT_EQ(scrape.Value(Metric::kProcessChainedCallbacks), 192);
+      EXPECT_EQ(scrape.Value(Metric::kProcessChainedSeconds), 1.0);
+    }
     return value;
   };
   EXPECT_EQ(dropped({first, second}), 7);

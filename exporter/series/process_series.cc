@@ -125,6 +125,12 @@ void ProcessSeries::AddDetail(const ProcessGroup& process) {
     builder_.Add(MetricOf(kLosses[i].kind), labels, reasons_[i],
                  static_cast<double>(process.sum.losses[i]));
   }
+  const auto& [chained_callbacks, chained_ns] = process.sum.chained;
+  if (chained_callbacks != 0) {
+    AddCount(Metric::kProcessChainedCallbacks, labels, chained_callbacks);
+    builder_.Add(Metric::kProcessChainedSeconds, labels, kNoLabels,
+                 static_cast<double>(chained_ns) / 1e9);
+  }
   if (!process.sum.counts || !process.sum.counts->kernel_ns) return;
   builder_.CountSince(process.sum.counts->since_realtime_ns);
   builder_.Add(Metric::kProcessKernelSeconds, labels, kNoLabels,

@@ -383,6 +383,30 @@ TEST(SnapshotFamiliesTest, LossesThatAlertsReadAreOneSumOfEachKind) {
   EXPECT_TRUE(ScrapedNode(NodeOf({process})).Values(Metric::kOperationsUnfollowed).empty());
 }
 
+TEST(SnapshotFamiliesTest, AChainedPluginHasItsCostAndItsLabels) {
+  collector::ProcessSnapshot process = ProcessOf(77, {BusyCommunicator(1)});
+  const auto info = [&] { return ScrapedNode(NodeOf({process})).Values(Metric::kRankInfo); };
+  EXPECT_TRUE(ScrapedNode(NodeOf({process})).Values(Metric::kProcessChainedCallbacks).empty());
+  EXPECT_EQ(info().begin()->first.find("chained"), std::string::npos);
+  process.chained = {.name = "Inspector"};
+  process.chained_callbacks = 6400;
+  process.chained_ns = 250'000;
+  const auto events = [&] {
+    const std::string labels = info().begin()->first;
+    EXPECT_NE(labels.find("chained_plugin=Inspector,"), std::string::npos);
+    const size_t begin = labels.find("chained_events=") + 15;
+    return labels.substr(begin, labels.find(',', begin) - begin);
+  };
+  const ScrapedNode scrape(NodeOf({process}));
+  EXPECT_EQ(scrape.Value(Metric::kProcessChainedCallbacks, "pid=77,"), 6400);
+  EXPECT_EQ(scrape.Value(Metric::kProcessChainedSeconds, "pid=77,"), 0.00025);
+  EXPECT_EQ(events(), "all");
+  process.chained->lacks_kernel_events = true;
+  EXPECT_EQ(events(), "no_kernel_events");
+  process.chained->is_over_budget = true;
+  EXPECT_EQ(events(), "none_over_budget");
+}
+
 TEST(SnapshotFamiliesTest, CommunicatorsWithoutIdentityWaitForIt) {
   collector::CommunicatorSnapshot communicator = BusyCommunicator(1);
   communicator.has_identity = false;

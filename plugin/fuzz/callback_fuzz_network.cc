@@ -66,7 +66,7 @@ void Player::PlayNetwork(Member& member) {
   const bool is_sound = bytes_.OneIn(2);
   void* proxy = Start(member.version, member.context, event);
   network_.Keep(proxy);
-  if (proxy == nullptr) return;
+  if (OursOf(proxy) == nullptr) return;
   const uint64_t losses = session_.LossesOfAll();
   const uint64_t counted = session_.NetworkOperationsOf(member);
   const int steps = 1 + static_cast<int>(bytes_.Below(20));

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <thread>
 
+#include "plugin/chain/chain.h"
 #include "plugin/fuzz/callback_fuzz_clock.h"
 #include "plugin/fuzz/callback_fuzz_vocabulary.h"
 
@@ -24,20 +26,24 @@ void* Player::Start(int version, void* context, const Event& event) {
   return handle;
 }
 
+void* Player::OursOf(void* handle) {
+  const Chain* const chain = Chain::Get();
+  return chain != nullptr ? chain->pool()->FindEvent(handle).ours : handle;
+}
+
 // An event that counts something on a communicator: whether it must, must not, or may, since it is
 // about to go.
 void* Player::StartOn(Member& member, int version, const Event& event, bool* is_counted) {
   const bool was_gone = member.is_gone.load();
-  void* handle = Start(version, member.context, event);
-  *is_counted = handle != nullptr;
+  void* const handle = Start(version, member.context, event);
+  *is_counted = OursOf(handle) != nullptr;
   if (member.is_overflow) {
-    if (handle == nullptr)
-      Fail("v%d dropped an event 0x%zx of the overflow slot", version, event.type);
+    if (!*is_counted) Fail("v%d dropped an event 0x%zx of the overflow slot", version, event.type);
     return handle;
   }
-  if (was_gone && handle != nullptr)
+  if (was_gone && *is_counted)
     Fail("v%d took an event 0x%zx of a finalized communicator", version, event.type);
-  if (!member.is_leaving.load() && handle == nullptr)
+  if (!member.is_leaving.load() && !*is_counted)
     Fail("v%d dropped an event 0x%zx", version, event.type);
   return handle;
 }
@@ -70,8 +76,14 @@ uint32_t Player::ChooseBerth(bool mine) {
   return own < Session::kBerths ? own : role_.index;
 }
 
+// With a chained plugin handles stand for two, which v1 to v3 do not know.
+int Player::AnyVersion() {
+  const int first = std::getenv("NCCL_EXPORTER_CHAIN") != nullptr ? 4 : 1;
+  return first + static_cast<int>(bytes_.Below(static_cast<uint32_t>(kVersions + 1 - first)));
+}
+
 int Player::ChooseVersion(const Member& member) {
-  return bytes_.OneIn(32) ? 1 + static_cast<int>(bytes_.Below(kVersions)) : member.version;
+  return bytes_.OneIn(32) ? AnyVersion() : member.version;
 }
 
 uint64_t Player::ChooseCount() {
@@ -286,8 +298,7 @@ void Player::OpenOrClose(uint32_t index) {
   introduction.rank = static_cast<int>(bytes_.Below(8));
   const bool is_mute = bytes_.OneIn(8);
   const bool is_orderly = is_mute || bytes_.OneIn(2);
-  session_.Open(berth, 1 + static_cast<int>(bytes_.Below(kVersions)), introduction, is_mute,
-                is_orderly);
+  session_.Open(berth, AnyVersion(), introduction, is_mute, is_orderly);
   ++callbacks_;
 }
 

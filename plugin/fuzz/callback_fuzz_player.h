@@ -69,11 +69,14 @@ class Player {
   void* StartCall(Member& member, void* call_group, bool is_p2p, bool is_captured);
   void* StartTask(Member& member, void* call, void* launch, bool is_p2p, bool is_captured);
   void* Start(int version, void* context, const Event& event);
+  // This plugin's part of a handle, which is that of a pair if there is a chained plugin.
+  static void* OursOf(void* handle);
   void* StartOn(Member& member, int version, const Event& event, bool* is_counted);
   void Stop(int version, void* handle);
   void Record(int version, void* handle, uint64_t gpu_ns);
 
   uint32_t ChooseBerth(bool mine);
+  int AnyVersion();
   int ChooseVersion(const Member& member);
   uint64_t ChooseCount();
   uint64_t ChooseGpuTime();

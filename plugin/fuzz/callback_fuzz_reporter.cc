@@ -87,7 +87,8 @@ void Player::StopPart() {
   if (!bytes_.OneIn(8)) Record(version, part, ChooseGpuTime());
   const uint64_t losses = session_.LossesOfAll();
   Stop(version, part);
-  const bool is_late = part != nullptr && !session_.IsHere(owners_[choice % owners_.size()]);
+  const bool is_late =
+      OursOf(part) != nullptr && !session_.IsHere(owners_[choice % owners_.size()]);
   if (is_late) ExpectLoss(losses, "the stop of a part whose communicator is gone");
 }
 

@@ -13,7 +13,7 @@ void Player::StrayEvent(void* context, uint64_t type) {
   event.launch = ChooseGarbage(launches_);
   const int version = 1 + static_cast<int>(bytes_.Below(kVersions));
   const uint64_t losses = session_.LossesOfAll();
-  if (Start(version, context, event) != nullptr)
+  if (OursOf(Start(version, context, event)) != nullptr)
     Fail("v%d took an event 0x%zx without a communicator", version, type);
   const bool is_known = type <= abi::kP2p || (type <= abi::kP2pApi && version >= 5) || version >= 6;
   if (is_known && session_.LossesOfAll() != 0)
@@ -42,7 +42,7 @@ void Player::PlayStray() {
       event.type = bytes_.OneIn(2) ? uint64_t{1} << bytes_.Below(64) & 0x1b0 : abi::kNetPlugin;
       event.parent = ChooseGarbage(calls_);
       const bool is_call_group = event.type == abi::kGroupApi;
-      if (!is_call_group && Start(version, context, event) != nullptr &&
+      if (!is_call_group && OursOf(Start(version, context, event)) != nullptr &&
           event.type != abi::kKernelCh) {
         Fail("v%d took an event 0x%zx", version, event.type);
       }

@@ -72,6 +72,8 @@ EventPolicy DecideEvents(const PolicyInput& input) {
     policy.mask |= abi::kProxyOp;
     policy.source = TimingSource::kProxy;
   }
+  policy.shared_bits =
+      input.is_chained ? ~(policy.mask | static_cast<int>(abi::kKernelCh)) : abi::kProxyStep;
   return policy;
 }
 

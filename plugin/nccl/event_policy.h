@@ -25,6 +25,7 @@ struct PolicyInput {
   // Whether kernels by NVLink SHARP over buffers that the job registers are possible.
   bool may_register_nvls_buffers = false;
   bool shares_resources = false;  // communicators share a proxy, as the environment asks
+  bool is_chained = false;        // another plugin has a say in the mask
 };
 
 // Policy for one copy of NCCL.
@@ -42,6 +43,9 @@ struct EventPolicy {
   bool may_time_network = false;
   // Whether another program may change the mask.
   bool is_mask_watched = false;
+  // Bits of NCCL's mask that say nothing about who has changed it: ProxyStep (network_windows.h),
+  // and with a chained plugin all but the events of this one and KernelCh.
+  int shared_bits = 0;
 };
 
 // Memory that NCCL takes from /dev/shm for kernel timing, per rank: its proxy's pool (34 MB on

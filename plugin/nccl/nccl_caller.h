@@ -3,7 +3,22 @@
 // init only.
 #pragma once
 
+#include "plugin/nccl/profiler_abi.h"
+
 namespace nccl_exporter::plugin {
+
+// Arguments of NCCL's init, in one form for all API versions. v1 to v3 pass none of them:
+// `is_known` is false, and id and rank come with the first operation.
+struct InitRequest {
+  int api_version = 0;
+  bool is_known = false;
+  uint64_t id = 0;
+  const char* name = nullptr;
+  int nodes = 0;
+  int ranks = 0;
+  int rank = 0;
+  abi::Logger logger = nullptr;
+};
 
 // Version of the library that contains an address, as ncclGetVersion reports it (22907 for 2.29.7);
 // 0 where it cannot be found, as with NCCL linked statically into a framework that hides its
@@ -15,6 +30,14 @@ int FindNcclVersion(const void* address_in_nccl);
 // Both export ncclAllToAllv, which NVIDIA's NCCL does not have. RCCL before 2.27.7 does too, and
 // has NVIDIA's numbers: there INFO becomes ABORT, which is shown with NCCL_DEBUG=TRACE only.
 int LogLevelOf(const void* logger, int level);
+
+// A line of NCCL's log, at a level of NVIDIA's.
+template <typename... Arguments>
+void Log(abi::Logger logger, int level, const char* format, Arguments... arguments) {
+  if (logger == nullptr) return;
+  const int callers_level = LogLevelOf(reinterpret_cast<const void*>(logger), level);
+  logger(callers_level, abi::kLogInit, __FILE__, __LINE__, format, arguments...);
+}
 
 // Whether NCCL_ALLGATHERV_ENABLE=0 is certain to be in force (2.29 and later). `get` answers like
 // getenv. NCCL copies its configuration files into the environment before it calls init, and reads

@@ -146,7 +146,7 @@ TEST_F(NetworkTimerTest, CountsTheTimeOfStepsThatCarryNothing) {
 TEST_F(NetworkTimerTest, TakesCallsThatAreAskedAboutAndReplaysThatAreLaunchedInAWindow) {
   NetworkWindows windows{};
   constexpr TimeWindows kTenth{.period_ns = 2'000'000'000, .share_ppm = 100'000};
-  windows.Open(&mask_, 7, kTenth);
+  windows.Open(&mask_, 7, 16, nullptr, kTenth);
   windows.Join();
   timer_->Open(slot_.get(), header_.get(), &windows);
   int changes = 0;

@@ -3,8 +3,11 @@
 
 namespace nccl_exporter::plugin {
 
-void NetworkWindows::Open(int* mask, int own_mask, const TimeWindows& windows) {
+void NetworkWindows::Open(int* mask, int own_mask, int shared_bits, const int* wish,
+                          const TimeWindows& windows) {
   StoreRelaxed(own_mask_, own_mask);
+  StoreRelaxed(shared_bits_, shared_bits);
+  StoreRelaxed(wish_, wish);
   StoreRelaxed(period_ns_, windows.period_ns);
   StoreRelaxed(share_ppm_, windows.share_ppm);
   const bool is_always_open = windows.share_ppm == kWholeDutyPpm;
@@ -23,11 +26,13 @@ void NetworkWindows::Close() {
 
 void NetworkWindows::StoreBit() {
   int* const mask = LoadAcquire(mask_);
-  const int bit = IsOpen() || IsHeld() ? kStepBit : 0;
+  const int* const wish = LoadRelaxed(wish_);
+  const int wished = wish != nullptr ? __atomic_load_n(wish, __ATOMIC_RELAXED) & kStepBit : 0;
+  const int bit = IsOpen() || IsHeld() ? kStepBit : wished;
   int present = __atomic_load_n(mask, __ATOMIC_ACQUIRE);
   for (int i = 0; i < kAttempts; ++i) {
     const int others = present & ~kStepBit;
-    if (others != LoadRelaxed(own_mask_)) return;
+    if ((present & ~LoadRelaxed(shared_bits_)) != LoadRelaxed(own_mask_)) return;
     if (__atomic_compare_exchange_n(mask, &present, others | bit, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
       return;

@@ -19,7 +19,8 @@
 // the windows, however long the time between two operations is.
 //
 // The mask is changed by compare-and-swap, and only where all its other bits are those that this
-// plugin stores: a mask of NCCL's RAS client stays as it is.
+// plugin stores: a mask of NCCL's RAS client stays as it is. A chained plugin has bits there too,
+// and may keep this one set.
 #pragma once
 
 #include <algorithm>
@@ -75,9 +76,10 @@ class NetworkWindows {
  public:
   // Under the process's lock.
 
-  // The first communicator of the copy of libnccl. `own_mask`: what this plugin stores there. A
-  // window as long as the period is always open.
-  void Open(int* mask, int own_mask, const TimeWindows& windows);
+  // The first communicator of the copy of libnccl. `own_mask`: what this plugin stores there, but
+  // for the bits that it shares. `wish`: mask of a chained plugin, or nullptr. A window as long as
+  // the period is always open.
+  void Open(int* mask, int own_mask, int shared_bits, const int* wish, const TimeWindows& windows);
   void Close();
   bool Serves(const int* mask) const { return LoadRelaxed(mask_) == mask; }
   bool IsInUse() const { return communicators_ != 0; }
@@ -121,6 +123,8 @@ class NetworkWindows {
   std::atomic<int*> mask_;
   int idle_mask_;  // mask of threads that come late
   std::atomic<int> own_mask_;
+  std::atomic<int> shared_bits_;
+  std::atomic<const int*> wish_;
   AtomicU64 period_ns_;
   std::atomic<uint32_t> share_ppm_;
   uint32_t communicators_;  // that are not finalized; under the lock

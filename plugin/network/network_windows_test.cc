@@ -14,7 +14,7 @@ constexpr TimeWindows kTenth{.period_ns = 2'000'000'000, .share_ppm = 100'000};
 class NetworkWindowsTest : public testing::Test {
  protected:
   void Open(const TimeWindows& windows) {
-    windows_.Open(&mask_, kMask, windows);
+    windows_.Open(&mask_, kMask, kStepBit, nullptr, windows);
     windows_.Join();
     windows_.StoreBit();
   }

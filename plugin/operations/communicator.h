@@ -45,9 +45,11 @@ class Communicator : public PartTracker {
   // NCCL's event mask, watched against a change by another program: its RAS client can, from 2.31
   // on. The copy of libnccl that has the mask may be unloaded after its last communicator was
   // finalized. The watch ends at finalize, and no callback of a communicator comes after it.
-  // Under the process's lock, while no event can carry the new context yet.
-  void WatchMask(const int* mask, int stored) {
+  // Under the process's lock, while no event can carry the new context yet. `shared_bits`: others
+  // than those that are stored, which a chained plugin or the network windows change.
+  void WatchMask(const int* mask, int stored, int shared_bits) {
     StoreRelaxed(stored_mask_, stored);
+    StoreRelaxed(shared_bits_, shared_bits);
     StoreRelaxed(mask_, mask);
   }
   // The stored value stays, for a thread that has just read the mask's address.
@@ -55,10 +57,9 @@ class Communicator : public PartTracker {
   bool WatchesMask(const int* mask) const { return LoadRelaxed(mask_) == mask; }
   // The mask that is watched, if another program has changed it; else nullptr.
   const int* OverriddenMask() const {
-    constexpr int kNetworkBit = 16;  // ProxyStep: our own (network_windows.h)
     const int* const mask = LoadRelaxed(mask_);
     if (mask == nullptr) return nullptr;
-    const int present = __atomic_load_n(mask, __ATOMIC_RELAXED) & ~kNetworkBit;
+    const int present = __atomic_load_n(mask, __ATOMIC_RELAXED) & ~LoadRelaxed(shared_bits_);
     return present == LoadRelaxed(stored_mask_) ? nullptr : mask;
   }
   // Another program changed the mask: kernel times are not believed from here on.
@@ -133,6 +134,7 @@ class Communicator : public PartTracker {
   AtomicU64 announced_ns_{0};
   std::atomic<const int*> mask_{nullptr};
   std::atomic<int> stored_mask_{0};
+  std::atomic<int> shared_bits_{0};
   std::atomic<int> rank_{-1};
   std::atomic<bool> has_identity_{true};
   std::atomic<NetworkTimer*> network_{nullptr};

@@ -7,6 +7,7 @@ namespace {
 
 constexpr int kStored = 2 | 4 | 64;
 constexpr int kOfSomebodyElse = 1;
+constexpr int kNetworkBit = 16;
 
 class MaskWatchTest : public CommunicatorTest {
  protected:
@@ -16,12 +17,12 @@ class MaskWatchTest : public CommunicatorTest {
 
 TEST_F(MaskWatchTest, ShowsNoMaskThatNobodyHasChanged) {
   EXPECT_EQ(communicator_->OverriddenMask(), nullptr) << "not watched";
-  communicator_->WatchMask(&mask_, kStored);
+  communicator_->WatchMask(&mask_, kStored, kNetworkBit);
   EXPECT_EQ(communicator_->OverriddenMask(), nullptr);
 }
 
 TEST_F(MaskWatchTest, ShowsAMaskThatSomebodyElseHasChanged) {
-  communicator_->WatchMask(&mask_, kStored);
+  communicator_->WatchMask(&mask_, kStored, kNetworkBit);
   mask_ = kOfSomebodyElse;
   EXPECT_EQ(communicator_->OverriddenMask(), &mask_);
   mask_ = kStored;
@@ -29,15 +30,15 @@ TEST_F(MaskWatchTest, ShowsAMaskThatSomebodyElseHasChanged) {
 }
 
 TEST_F(MaskWatchTest, TakesTheBitOfNetworkTimingForItsOwn) {
-  communicator_->WatchMask(&mask_, kStored);
-  mask_ = kStored | 16;
+  communicator_->WatchMask(&mask_, kStored, kNetworkBit);
+  mask_ = kStored | kNetworkBit;
   EXPECT_EQ(communicator_->OverriddenMask(), nullptr);
-  mask_ = kOfSomebodyElse | 16;
+  mask_ = kOfSomebodyElse | kNetworkBit;
   EXPECT_EQ(communicator_->OverriddenMask(), &mask_);
 }
 
 TEST_F(MaskWatchTest, KnowsTheMaskOfItsOwnCopyAlone) {
-  communicator_->WatchMask(&mask_, kStored);
+  communicator_->WatchMask(&mask_, kStored, kNetworkBit);
   mask_of_other_copy_ = kOfSomebodyElse;
   EXPECT_EQ(communicator_->OverriddenMask(), nullptr);
   EXPECT_TRUE(communicator_->WatchesMask(&mask_));
@@ -45,7 +46,7 @@ TEST_F(MaskWatchTest, KnowsTheMaskOfItsOwnCopyAlone) {
 }
 
 TEST_F(MaskWatchTest, LooksAtNoMaskOnceItsCommunicatorIsFinalized) {
-  communicator_->WatchMask(&mask_, kStored);
+  communicator_->WatchMask(&mask_, kStored, kNetworkBit);
   communicator_->UnwatchMask();
   mask_ = kOfSomebodyElse;
   EXPECT_FALSE(communicator_->WatchesMask(&mask_));
@@ -54,7 +55,7 @@ TEST_F(MaskWatchTest, LooksAtNoMaskOnceItsCommunicatorIsFinalized) {
 
 TEST_F(MaskWatchTest, ShowsAChangeOnceAndSaysWhyKernelTimingHasEnded) {
   Open(TimingSource::kKernel);
-  communicator_->WatchMask(&mask_, kStored);
+  communicator_->WatchMask(&mask_, kStored, kNetworkBit);
   mask_ = kOfSomebodyElse;
   communicator_->EndKernelTiming();
   EXPECT_EQ(communicator_->OverriddenMask(), nullptr);

@@ -17,7 +17,7 @@ inline constexpr int kSendWait = 9, kRecvWait = 10, kRecvFlushWait = 11, kRecvGp
 class NetworkTimerTest : public testing::Test {
  protected:
   NetworkTimerTest() {
-    windows_.Open(&mask_, 7, {.period_ns = 1000, .share_ppm = kWholeDutyPpm});
+    windows_.Open(&mask_, 7, 16, nullptr, {.period_ns = 1000, .share_ppm = kWholeDutyPpm});
     timer_->Open(slot_.get(), header_.get(), &windows_);
   }
   static void Advance(uint64_t ns) { ScriptedClock::now_ns += ns; }

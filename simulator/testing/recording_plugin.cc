@@ -4,10 +4,12 @@
 // offsets differ, tests fail.
 #include <dlfcn.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -37,15 +39,19 @@ struct StateArgsV1 {
   int steps;
 };
 
-// Mask of a program that is started by itself.
-uint32_t MaskOfEnvironment() {
-  const char* mask = std::getenv("RECORDING_MASK");
-  return mask == nullptr ? 0 : static_cast<uint32_t>(std::atoi(mask));
+// Settings of a program that is started by itself.
+uint32_t NumberOfEnvironment(const char* name) {
+  const char* number = std::getenv(name);
+  return number == nullptr ? 0 : static_cast<uint32_t>(std::atoi(number));
 }
 
 struct Recording {
   std::mutex mutex;
-  RecordingSettings settings{.mask = MaskOfEnvironment()};
+  RecordingSettings settings{.mask = NumberOfEnvironment("RECORDING_MASK"),
+                             .refused_bits = NumberOfEnvironment("RECORDING_REFUSED_BITS"),
+                             .result = static_cast<int>(NumberOfEnvironment("RECORDING_RESULT"))};
+  const char* file = std::getenv("RECORDING_FILE");
+  std::string first_member;
   int* mask = nullptr;  // of NCCL
   std::ostringstream lines;
   std::string taken;
@@ -188,11 +194,11 @@ int Start(void* context, void** handle, Descr* descr) {
   WriteFields<version>(r.lines, d);
   r.lines << " at=" << NowNs() << '\n';
   if constexpr (requires { d.p2pApi; }) {
-    if (d.type != 1024) return 0;
+    if (d.type != 1024) return r.settings.result;
     const bool is_send = std::string_view(d.p2pApi.func) == "Send";
     StoreMask(r, is_send ? r.settings.mask_after_send : r.settings.mask_after_receive);
   }
-  return 0;
+  return r.settings.result;
 }
 
 int Stop(void* handle) {
@@ -200,7 +206,7 @@ int Stop(void* handle) {
   const std::lock_guard lock(r.mutex);
   r.lines << ThreadMark(r) << " -" << (handle == nullptr ? "NULL" : r.kinds[Number(handle)]) << " #"
           << Number(handle) << " at=" << NowNs() << '\n';
-  return 0;
+  return r.settings.result;
 }
 
 template <int version>
@@ -218,7 +224,7 @@ int Record(void* handle, int state, abi::StateArgs* args) {
     r.lines << " ptimer=" << args->pTimer;
   }
   r.lines << " at=" << NowNs() << '\n';
-  return 0;
+  return r.settings.result;
 }
 
 int Finalize(void* context) {
@@ -240,15 +246,17 @@ int VersionOfLibrary(const void* address) {
   return version;
 }
 
-void Init(int version, void** context, int* mask, const std::string& identity) {
+void Init(int version, void** context, int* mask, const std::string& identity,
+          const std::string& member = "") {
   Recording& r = TheRecording();
   const std::lock_guard lock(r.mutex);
   r.init_thread = std::this_thread::get_id();
   *context = reinterpret_cast<void*>(++r.contexts);
   r.mask = mask;
   __atomic_store_n(mask, static_cast<int>(r.settings.mask), __ATOMIC_RELAXED);
-  r.lines << "init v" << version << identity << " version=" << VersionOfLibrary(mask)
-          << " at=" << NowNs() << '\n';
+  if (r.first_member.empty()) r.first_member = member;
+  r.lines << "init v" << version << identity << " pid=" << getpid()
+          << " version=" << VersionOfLibrary(mask) << " at=" << NowNs() << '\n';
 }
 
 std::string Identity(uint64_t id, const char* name, int nodes, int ranks, int rank, Logger log) {
@@ -266,13 +274,15 @@ int InitV1(void** context, int* mask) {
 }
 int InitV4(void** context, int* mask, const char* name, uint64_t id, int nodes, int ranks, int rank,
            Logger log) {
-  Init(4, context, mask, Identity(id, name, nodes, ranks, rank, log));
+  Init(4, context, mask, Identity(id, name, nodes, ranks, rank, log),
+       std::to_string(id) + "-" + std::to_string(rank));
   return 0;
 }
 template <int version>
 int InitV5(void** context, uint64_t id, int* mask, const char* name, int nodes, int ranks, int rank,
            Logger log) {
-  Init(version, context, mask, Identity(id, name, nodes, ranks, rank, log));
+  Init(version, context, mask, Identity(id, name, nodes, ranks, rank, log),
+       std::to_string(id) + "-" + std::to_string(rank));
   return 0;
 }
 
@@ -291,13 +301,15 @@ namespace abi = nccl_exporter::abi;
 
 #define RECORDING_EXPORT __attribute__((visibility("default"), used))
 
+RECORDING_EXPORT auto ncclProfiler_v4 = PluginOf<4, abi::DescriptorV4>(InitV4);
+#ifndef RECORDING_V4_ONLY
 RECORDING_EXPORT auto ncclProfiler_v1 = PluginOf<1, abi::DescriptorV1>(InitV1<1>);
 RECORDING_EXPORT auto ncclProfiler_v2 = PluginOf<2, abi::DescriptorV2>(InitV1<2>);
 RECORDING_EXPORT auto ncclProfiler_v3 = PluginOf<3, abi::DescriptorV3>(InitV1<3>);
-RECORDING_EXPORT auto ncclProfiler_v4 = PluginOf<4, abi::DescriptorV4>(InitV4);
 RECORDING_EXPORT auto ncclProfiler_v5 = PluginOf<5, abi::DescriptorV5>(InitV5<5>);
 RECORDING_EXPORT auto ncclProfiler_v6 = PluginOf<6, abi::DescriptorV6>(InitV5<6>);
 RECORDING_EXPORT auto ncclProfiler_v7 = PluginOf<7, abi::DescriptorV7>(InitV5<7>);
+#endif
 
 RECORDING_EXPORT void RecordingConfigure(const RecordingSettings* settings) {
   Recording& r = TheRecording();
@@ -314,5 +326,12 @@ RECORDING_EXPORT const char* RecordingTake() {
   r.taken = r.lines.str();
   r.lines.str("");
   return r.taken.c_str();
+}
+
+__attribute__((destructor)) void WriteRecording() {
+  Recording& r = TheRecording();
+  const std::lock_guard lock(r.mutex);
+  if (r.file == nullptr || r.first_member.empty()) return;
+  std::ofstream(std::string(r.file) + "." + r.first_member) << r.lines.str();
 }
 }

@@ -66,6 +66,8 @@ NOT_SHOWN = {
     'nccl_process_operations_rejected_total': 'the same',
     'nccl_process_kernel_seconds_total': 'the same',
     'nccl_process_p2p_operations_total': 'the same',
+    'nccl_process_chained_callbacks_total': 'of processes with a chained plugin only; nccl_rank_info and the log say if it is over its budget',
+    'nccl_process_chained_seconds_total': 'the same',
     'process_virtual_memory_bytes': 'resident memory is what the node lacks',
     'process_open_fds': 'segments, of which there is a panel, and connections, whose limit is below',
     'process_max_fds': 'the same',

@@ -54,7 +54,7 @@ constexpr auto FieldsOf(const ProcessCounts&) {
   return std::tuple(&ProcessCounts::kernel_ns, &ProcessCounts::point_to_point_operations);
 }
 constexpr auto FieldsOf(const ProcessSum&) {
-  return std::tuple(&ProcessSum::losses, &ProcessSum::counts);
+  return std::tuple(&ProcessSum::losses, &ProcessSum::chained, &ProcessSum::counts);
 }
 
 // Each Add() adds to `sum` what `now` has more than `before`. A count that decreases, as only a
@@ -262,6 +262,7 @@ ProcessSum KeptCounts::CountShared(const SharedLabels& labels,
   const auto counts_of = [this](const collector::ProcessSnapshot& process) {
     const ProcessCounts* const counts = latest_->Of(process);
     return ProcessSum{.losses = process.losses,
+                      .chained = {process.chained_callbacks, process.chained_ns},
                       .counts = counts ? std::optional(*counts) : std::nullopt,
                       .since_realtime_ns = process.start_realtime_ns};
   };

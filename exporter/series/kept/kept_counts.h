@@ -42,6 +42,7 @@ inline constexpr size_t kMostFurtherRanks = 256;
 // Counts of a process, or of those with the same labels.
 struct ProcessSum {
   std::array<uint64_t, kLossCount> losses{};
+  std::array<uint64_t, 2> chained{};         // callbacks of a chained plugin, and their ns
   std::optional<ProcessCounts> counts = {};  // without progress
   int64_t since_realtime_ns = 0;             // start of the first
 };

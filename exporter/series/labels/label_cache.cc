@@ -20,7 +20,7 @@ auto PartsOf(const collector::CommunicatorSnapshot& c) {
 
 auto PartsOf(const collector::ProcessSnapshot& p) {
   return std::tie(p.uid, p.pid, p.host_name, p.plugin_version, p.identity, p.numbers,
-                  p.first_communicator);
+                  p.first_communicator, p.chained);
 }
 
 template <typename... Types>

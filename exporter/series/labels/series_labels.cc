@@ -41,6 +41,12 @@ void AppendJobLabels(Labels& labels, const collector::ProcessSnapshot& process) 
   for (const auto& [name, value] : process.site_labels) Append(labels, name, value);
 }
 
+// Events that a chained plugin gets, of those that it asks for.
+std::string_view ChainedEventsOf(const collector::ChainedPlugin& chained) {
+  if (chained.is_over_budget) return "none_over_budget";
+  return chained.lacks_kernel_events ? "no_kernel_events" : "all";
+}
+
 }  // namespace
 
 Labels UserLabels(const collector::ProcessSnapshot& process) {
@@ -116,6 +122,10 @@ Labels RankInfoLabels(const collector::ProcessSnapshot& process,
       kRankInfoLabelLimit - kAddedLater - CommunicatorLabels(process, communicator).size() - others;
   if (with_user_labels) std::ranges::move(of_user, std::back_inserter(labels));
   if (labels.size() < room) AppendKnown(labels, "adapter", communicator.adapter);
+  if (process.chained && labels.size() + 1 < room) {
+    Append(labels, "chained_plugin", process.chained->name);
+    Append(labels, "chained_events", ChainedEventsOf(*process.chained));
+  }
   if (communicator.numbers.world_size != 0 && labels.size() < room)
     Append(labels, "world_size", std::to_string(communicator.numbers.world_size));
   for (const IdentityVariable& variable : kIdentityVariables) {
