@@ -11,7 +11,8 @@ import carried
 LAUNCHER = 'deploy/release/launcher'
 DAEMON = 'exporter/nccl-exporter'
 PLUGIN = 'plugin/libnccl-profiler-exporter.so'
-TARGETS = tuple('//' + ':'.join(path.rsplit('/', 1)) for path in (LAUNCHER, DAEMON, PLUGIN))
+EXTENSIONS = tuple(f'extension/libnccl-exporter-extension-{name}.so' for name in ('csv', 'example', 'site-labels'))
+TARGETS = tuple('//' + ':'.join(path.rsplit('/', 1)) for path in (LAUNCHER, DAEMON, PLUGIN, *EXTENSIONS))
 # The parts of lib/nccl-exporter. The libraries have a folder of their own: jobs may have the plugin's in LD_LIBRARY_PATH.
 HOME = pathlib.Path('lib/nccl-exporter')
 DOCUMENTS = pathlib.Path('share/doc/nccl-exporter')
@@ -24,7 +25,7 @@ MOUNT_LINK = pathlib.Path('lib/systemd/system/local-fs.target.wants') / MOUNT
 # As they are in the repository: (files, place below the prefix). A place that ends with / keeps the name.
 COPIED = (
     ('deploy/image/place-plugin', 'libexec/nccl-exporter/'),
-    ('deploy/systemd/nccl-exporter.service', 'lib/systemd/system/'),
+    ('deploy/systemd/*.service', 'lib/systemd/system/'),
     ('deploy/systemd/run-nccl-exporter.mount', f'lib/systemd/system/{MOUNT}'),
     ('deploy/systemd/nccl-exporter.tmpfiles', 'lib/tmpfiles.d/nccl-exporter.conf'),
     ('deploy/systemd/nccl-exporter.sysusers', 'lib/sysusers.d/nccl-exporter.conf'),
@@ -41,12 +42,13 @@ COPIED = (
 DOCUMENT_FOLDERS = ('docs', 'deploy', 'plugin', 'proto', 'tests')
 PICTURES = pathlib.Path('docs/pictures')
 SCHEMA = pathlib.Path('docs/findings.schema.json')
+INTERFACE = (pathlib.Path('extension/nccl_exporter_extension.h'), pathlib.Path('extension/example.c'))
 EXAMPLES = pathlib.Path('deploy/prometheus/examples')
 
 
 def documents():
     folders = [pathlib.Path('.').glob('*.md')] + [pathlib.Path(folder).rglob('*.md') for folder in DOCUMENT_FOLDERS]
-    return sorted({file for files in folders for file in files} | {SCHEMA, *PICTURES.iterdir()})
+    return sorted({file for files in folders for file in files} | {SCHEMA, *INTERFACE, *PICTURES.iterdir()})
 
 
 class Tree:
@@ -94,7 +96,8 @@ class Tree:
 
     def put_programs(self):
         for mode, source, place in ((0o755, LAUNCHER, HOME / 'bin/nccl-exporter'), (0o755, DAEMON, HOME / 'libexec/nccl-exporter'),
-                                    (0o644, PLUGIN, HOME / pathlib.Path(PLUGIN).name)):
+                                    (0o644, PLUGIN, HOME / pathlib.Path(PLUGIN).name),
+                                    *((0o644, extension, HOME / 'extensions' / pathlib.Path(extension).name) for extension in EXTENSIONS)):
             self.put_built(mode, source, place)
         self._put_libraries()
         self.make_folder(self.prefix / 'bin')

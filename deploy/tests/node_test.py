@@ -255,18 +255,30 @@ class Node(unittest.TestCase):
         self.assertEqual(run(*place, NCCL_EXPORTER_LIBRARY=str(self.folder / 'library')).returncode, 0)
         self.assertEqual((self.folder / 'segments').stat().st_mode & 0o7777, 0o777)
 
+    def test_the_units_of_extensions_and_otlp_are_restarted_limited_and_kept_from_segments(self):
+        for name in 'extension', 'otlp':
+            unit = (DEPLOY / f'systemd/nccl-exporter-{name}.service').read_text()
+            for line in 'Restart=always', 'MemoryMax=256M', 'InaccessiblePaths=-/run/nccl-exporter -/dev/shm':
+                self.assertIn(f'\n{line}\n', unit, name)
+            self.assertIn(f'\nEnvironmentFile=/etc/default/nccl-exporter-{name}\n', unit, 'without flags of the site it does not start')
+            for script in 'postinst', 'prerm', 'postrm':
+                self.assertNotRegex((DEPLOY / 'debian' / script).read_text(), f'(enable|invoke (re)?start) nccl-exporter-{name}')
+
     @unittest.skipUnless(shutil.which('systemd-analyze'), 'systemd-analyze is not installed')
-    def test_systemd_takes_the_unit_and_finds_it_protected(self):
-        unit = self.folder / 'nccl-exporter.service'
-        unit.write_text((DEPLOY / 'systemd/nccl-exporter.service').read_text().replace('/usr/bin/nccl-exporter', '/bin/true'))
+    def test_systemd_takes_the_units_and_finds_them_protected(self):
+        units = [self.folder / file.name for file in sorted((DEPLOY / 'systemd').glob('*.service'))]
+        self.assertEqual(len(units), 3)
+        for unit in units:
+            unit.write_text((DEPLOY / 'systemd' / unit.name).read_text().replace('/usr/bin/nccl-exporter', '/bin/true'))
         mount = self.folder / r'run-nccl\x2dexporter.mount'
         mount.write_text((DEPLOY / 'systemd/run-nccl-exporter.mount').read_text())
-        verified = run('systemd-analyze', 'verify', unit, mount)
+        verified = run('systemd-analyze', 'verify', *units, mount)
         if 'Failed to initialize manager' in verified.stderr:
             self.skipTest('systemd-analyze does not run here: ' + verified.stderr.strip())
         self.assertEqual((verified.returncode, verified.stderr), (0, ''))
-        security = run('systemd-analyze', 'security', '--offline=true', f'--threshold={MOST_EXPOSURE}', unit)
-        self.assertEqual(security.returncode, 0, security.stdout + security.stderr)
+        for unit in units:
+            security = run('systemd-analyze', 'security', '--offline=true', f'--threshold={MOST_EXPOSURE}', unit)
+            self.assertEqual(security.returncode, 0, security.stdout + security.stderr)
 
 
 if __name__ == '__main__':

@@ -31,7 +31,7 @@ def sources():
 
 
 # Parts of the repository that no package carries: docs/install-node.md says so.
-REPOSITORY_ONLY = ('collector/', 'deploy/act', 'deploy/grafana/dashboards', 'deploy/helm/', 'deploy/kubernetes/', 'exporter/', 'extension/', 'third_party/')
+REPOSITORY_ONLY = ('collector/', 'deploy/act', 'deploy/grafana/dashboards', 'deploy/helm/', 'deploy/kubernetes/', 'exporter/', 'third_party/')
 DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text(encoding='utf-8') for path in files('.md')}
 
 

@@ -6,7 +6,6 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,8 +17,8 @@
 #include "exporter/cli/node_access.h"
 #include "exporter/cli/pulls.h"
 #include "exporter/cli/report/http_config.h"
-#include "exporter/exposition/encoder.h"
 #include "exporter/exposition/gzip.h"
+#include "exporter/otlp/metrics_request.h"
 #include "exporter/otlp/pusher.h"
 #include "exporter/otlp/settings.h"
 #include "exporter/text/duration_text.h"
@@ -31,14 +30,12 @@ constexpr size_t kMostAnswerOfReceiver = 64 << 10;
 
 struct OtlpFlags {
   otlp::Settings settings;
-  std::string endpoint_config_file;
+  std::string endpoint_config_file, instance;
+  std::string histograms = "explicit";
+  std::string queue_directory;  // empty: in memory
+  size_t queue_mib = 64;
   PullRequest pull;
-  std::string instance;
 };
-
-int64_t RealtimeNs() {
-  return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 PlainRequest PushOf(const otlp::Settings& settings) {
   return {.server = *settings.endpoint,
@@ -63,16 +60,19 @@ Labels ResourceOf(const OtlpFlags& flags) {
 
 // Pulls and queues until a signal; the pusher pushes meanwhile.
 void Pull(const OtlpFlags& flags, otlp::Pusher& pusher) {
-  otlp::MetricsRequests requests(ResourceOf(flags), flags.settings.form);
-  const int64_t start_ns = RealtimeNs();
+  using std::chrono::system_clock;
+  otlp::MetricsRequests requests(ResourceOf(flags), flags.histograms == "explicit"
+                                                        ? otlp::HistogramForm::kExplicit
+                                                        : otlp::HistogramForm::kExponential);
+  const int64_t start_ns = std::chrono::nanoseconds(system_clock::now().time_since_epoch()).count();
   PullUntilSignal(flags.pull, [&](std::optional<std::string_view> answer, int64_t asked_ns) {
-    std::string own;
-    EncodeProtobuf(pusher.Families(start_ns), own);
-    std::optional<std::string> request;
-    if (answer) request = requests.Make(std::string(*answer) + own, asked_ns);
-    const bool is_understood = request.has_value();
-    if (!request) request = requests.Make(own, asked_ns);
-    pusher.Add(*flags.settings.compresses ? Gzip(*request) : *std::move(request));
+    std::optional<std::vector<PlainFamily>> families;
+    if (answer) families = ParseFamilies(*answer);
+    const bool is_understood = families.has_value();
+    if (!families) families.emplace();
+    pusher.AddFamilies(start_ns, *families);
+    std::string request = requests.Make(*std::move(families), asked_ns);
+    pusher.Add(flags.settings.compression == "gzip" ? Gzip(request) : std::move(request));
     return is_understood;
   });
 }
@@ -84,13 +84,10 @@ int Push(OtlpFlags flags) {
     settings.fields = std::move(config.fields);
     settings.tls = std::move(config.tls);
   }
-  otlp::Complete(settings, [](const std::string& name) {
-    const char* const value = std::getenv(name.c_str());
-    return std::string(value == nullptr ? "" : value);
-  });
+  otlp::Complete(settings, std::getenv);
   flags.pull.interval = *settings.interval;
   BlockEndingSignals();
-  otlp::RequestQueue queue(settings.queue_directory, settings.queue_mib << 20);
+  otlp::RequestQueue queue(flags.queue_directory, flags.queue_mib << 20);
   otlp::Pusher pusher(PushOf(settings), queue,
                       [](const std::string& line) { Fail(kSuccess, line); });
   Pull(flags, pusher);
@@ -110,13 +107,10 @@ void AddDuration(CLI::App& app, const std::string& name,
   AddChecked(app, name, store, help);
 }
 
-// The first of the two values is the default.
+// The first of the values is the default.
 void AddChoice(CLI::App& app, const std::string& name, const std::vector<std::string>& values,
-               std::function<void(bool is_first)> store, const std::string& help) {
-  const auto take = [=](const std::string& value) { store(value == values[0]); };
-  app.add_option_function<std::string>(name, take, help)
-      ->check(CLI::IsMember(values))
-      ->default_str(values[0]);
+               std::string& choice, const std::string& help) {
+  app.add_option(name, choice, help)->check(CLI::IsMember(values))->default_str(values[0]);
 }
 
 void AddOtlpFlags(CLI::App& app, OtlpFlags& flags) {
@@ -133,20 +127,14 @@ void AddOtlpFlags(CLI::App& app, OtlpFlags& flags) {
                  "--http.config.file. It replaces the variables of headers and certificates.");
   AddDuration(app, "--timeout", flags.settings.timeout,
               "Time for one request. The default is 10s.");
-  AddChoice(
-      app, "--compression", {"gzip", "none"},
-      [&flags](bool is_gzip) { flags.settings.compresses = is_gzip; }, "Compression of requests.");
-  AddChoice(
-      app, "--histograms", {"explicit", "exponential"},
-      [&flags](bool is_explicit) {
-        flags.settings.form =
-            is_explicit ? otlp::HistogramForm::kExplicit : otlp::HistogramForm::kExponential;
-      },
-      "Form of histograms: explicit, or exponential where the daemon has native ones.");
-  app.add_option("--queue.dir", flags.settings.queue_directory,
+  AddChoice(app, "--compression", {"gzip", "none"}, flags.settings.compression,
+            "Compression of requests.");
+  AddChoice(app, "--histograms", {"explicit", "exponential"}, flags.histograms,
+            "Form of histograms: explicit, or exponential where the daemon has native ones.");
+  app.add_option("--queue.dir", flags.queue_directory,
                  "Directory of requests that wait. Without it they are in memory, and a restart "
                  "loses them.");
-  app.add_option("--queue.size", flags.settings.queue_mib, "MiB of requests that wait at most.")
+  app.add_option("--queue.size", flags.queue_mib, "MiB of requests that wait at most.")
       ->check(CLI::Range(1, 1 << 20))
       ->default_str("64");
   app.add_option("--instance", flags.instance,

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "exporter/exposition/encoder.h"
+#include "exporter/exposition/family_fields.h"
 #include "exporter/exposition/native_histogram.h"
 #include "exporter/exposition/protobuf_wire.h"
 
@@ -18,28 +19,11 @@ using wire::AppendTag;
 using wire::AppendUint;
 using wire::AppendVarint;
 
-// Field numbers, by message: see proto/metric_family.proto.
-enum FamilyField : uint32_t { kName = 1, kHelp = 2, kType = 3, kMetric = 4, kUnit = 5 };
-enum MetricField : uint32_t { kGauge = 2, kCounter = 3, kHistogram = 7 };
-enum ValueField : uint32_t { kValue = 1, kCounterCreated = 3 };
-enum TimestampField : uint32_t { kSeconds = 1, kNanos = 2 };
-enum BucketField : uint32_t { kCumulativeCount = 1, kUpperBound = 2 };
-enum SpanField : uint32_t { kOffset = 1, kLength = 2 };
-enum HistogramField : uint32_t {
-  kSampleCount = 1,
-  kSampleSum = 2,
-  kBucket = 3,
-  kSchema = 5,
-  kZeroThreshold = 6,
-  kZeroCount = 7,
-  kPositiveSpan = 12,
-  kPositiveDelta = 13,
-  kHistogramCreated = 15,
-};
+using namespace family_field;
 
-uint64_t TypeNumber(MetricType type) {
-  if (type == MetricType::kCounter) return 0;
-  return type == MetricType::kHistogram ? 4 : 1;
+uint64_t NumberOf(MetricType type) {
+  if (type == MetricType::kCounter) return kCounterType;
+  return type == MetricType::kHistogram ? kHistogramType : kGaugeType;
 }
 
 // Encodes one family after the other; the scratch strings keep their memory.
@@ -52,7 +36,7 @@ class FamilyMessages {
     family_.clear();
     AppendBytes(kName, family.name, family_);
     AppendBytes(kHelp, family.help, family_);
-    AppendUint(kType, TypeNumber(family.type), family_);
+    AppendUint(kType, NumberOf(family.type), family_);
     for (const Series& series : family.series) {
       value_.clear();
       AppendMetric(series, AppendValue(family, series));

@@ -100,7 +100,7 @@ class Fields {
   std::string_view bytes_;
 };
 
-// Fields 1 and 2 of a message that has no others.
+// Fields 1 and 2 of a message. Others are skipped.
 struct Pair {
   uint64_t first = 0, second = 0;
   std::string_view first_bytes, second_bytes;
@@ -110,6 +110,7 @@ inline Pair PairIn(std::string_view message) {
   Pair pair;
   Fields field(message);
   while (field.Next()) {
+    if (field.number() > 2) continue;
     (field.number() == 1 ? pair.first : pair.second) = field.value();
     (field.number() == 1 ? pair.first_bytes : pair.second_bytes) = field.bytes();
   }

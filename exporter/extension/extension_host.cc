@@ -41,7 +41,10 @@ std::string Write(const std::string& path, int flags, std::string_view bytes) {
 
 ExtensionHost::ExtensionHost(std::vector<std::unique_ptr<ExtensionLibrary>> extensions,
                              ExtensionPlaces places, Say say)
-    : extensions_(std::move(extensions)), places_(std::move(places)), say_(std::move(say)) {}
+    : extensions_(std::move(extensions)), places_(std::move(places)), say_(std::move(say)) {
+  for (const std::string& folder : {places_.labels_directory, places_.output_directory})
+    if (!folder.empty()) ::mkdir(folder.c_str(), kFolderMode);
+}
 
 bool ExtensionHost::See(std::string_view protobuf) {
   const std::optional<ExtensionSnapshot> snapshot = ExtensionSnapshot::Of(protobuf);

@@ -25,7 +25,7 @@ class ExtensionHost {
  public:
   using Say = std::function<void(const std::string& line)>;
 
-  // `extensions` in their order, created.
+  // `extensions` in their order, created. Makes the places, where their parents are there.
   ExtensionHost(std::vector<std::unique_ptr<ExtensionLibrary>> extensions, ExtensionPlaces places,
                 Say say);
 

@@ -2,13 +2,11 @@
 #include "exporter/otlp/metrics_request.h"
 
 #include <algorithm>
-#include <array>
-#include <functional>
-#include <vector>
+#include <iterator>
+#include <utility>
 
 #include "exporter/exposition/protobuf_fields.h"
 #include "exporter/exposition/protobuf_wire.h"
-#include "exporter/otlp/histogram_point.h"
 
 namespace nccl_exporter::exporter::otlp {
 namespace {
@@ -16,209 +14,154 @@ namespace {
 using wire::AppendBytes;
 using wire::AppendDouble;
 using wire::AppendFixed64;
-using wire::AppendTag;
+using wire::AppendSint;
 using wire::AppendUint;
 using wire::AppendVarint;
 
-// Field numbers of a scrape: see proto/metric_family.proto.
-enum FamilyField : uint32_t { kFamilyName = 1, kHelp = 2, kType = 3, kMetric = 4 };
-enum FamilyType : uint64_t { kCounterType = 0, kGaugeType = 1, kHistogramType = 4 };
-enum MetricField : uint32_t { kLabel = 1, kGaugeValue = 2, kCounterValue = 3, kHistogramValue = 7 };
-enum ValueField : uint32_t { kValue = 1, kCounterCreated = 3, kHistogramCreated = 15 };
-
 // Field numbers of OTLP: opentelemetry/proto/metrics/v1/metrics.proto of its specification.
 enum RequestField : uint32_t { kResourceMetrics = 1, kResource = 1, kScopeMetrics = 2 };
-enum ScopeField : uint32_t { kMetrics = 2 };
-enum OtlpMetricField : uint32_t { kName = 1, kDescription = 2 };
+enum ResourceField : uint32_t { kResourceAttribute = 1 };
+enum MetricField : uint32_t { kMetrics = 2, kName = 1, kDescription = 2 };
 enum DataField : uint32_t { kDataPoints = 1, kTemporality = 2, kIsMonotonic = 3 };
-enum PointField : uint32_t { kStartTime = 2, kTime = 3, kAsDouble = 4 };
+enum PointField : uint32_t { kStartTime = 2, kTime = 3, kAsDouble = 4, kCount = 4, kSum = 5 };
+enum ExplicitField : uint32_t { kBucketCounts = 6, kExplicitBounds = 7 };
+enum ExponentialField : uint32_t { kScale = 6, kZeros = 7, kPositive = 8, kThreshold = 14 };
+enum BucketsField : uint32_t { kOffset = 1, kCounts = 2 };
 enum KeyValueField : uint32_t { kKey = 1, kKeyValue = 2, kStringValue = 1 };
 constexpr uint64_t kCumulative = 2;
 constexpr uint64_t kNoRecordedValue = 1;  // of the field of flags
 
-void AppendAttribute(uint32_t field, std::string_view name, std::string_view value,
-                     std::string& out) {
+// Numbers of fields that differ by kind: of the data in a Metric, and in a point.
+struct Kind {
+  uint32_t data, attribute, flags;
+  bool operator==(const Kind&) const = default;
+};
+constexpr Kind kGauge{.data = 5, .attribute = 7, .flags = 8},
+    kCounter{.data = 7, .attribute = 7, .flags = 8},
+    kExplicit{.data = 9, .attribute = 9, .flags = 10},
+    kExponential{.data = 10, .attribute = 1, .flags = 10};
+
+const Kind& KindOf(const PlainFamily& family, HistogramForm form) {
+  if (family.type == MetricType::kCounter) return kCounter;
+  if (family.type != MetricType::kHistogram) return kGauge;
+  const bool is_native = std::ranges::all_of(
+      family.samples, [](const PlainSample& sample) { return sample.native != nullptr; });
+  return form == HistogramForm::kExponential && is_native ? kExponential : kExplicit;
+}
+
+void AppendAttribute(uint32_t field, const Label& label, std::string& out) {
   std::string any, attribute;
-  AppendBytes(kStringValue, value, any);
-  AppendBytes(kKey, name, attribute);
+  AppendBytes(kStringValue, label.value, any);
+  AppendBytes(kKey, label.name, attribute);
   AppendBytes(kKeyValue, any, attribute);
   AppendBytes(field, attribute, out);
 }
 
-// The message in this field; empty where there is none.
-std::string_view MessageIn(std::string_view message, uint32_t number) {
-  std::string_view found;
-  for (wire::Fields field(message); field.Next();) {
-    if (field.number() == number) found = field.bytes();
+void AppendExplicit(const PlainSample& sample, std::string& point) {
+  std::string counts, bounds;
+  uint64_t below = 0;
+  for (const PlainBucket& bucket : sample.buckets) {
+    AppendFixed64(bucket.count - std::exchange(below, bucket.count), counts);
+    if (bucket.bound != INFINITY) AppendFixed64(std::bit_cast<uint64_t>(bucket.bound), bounds);
   }
-  return found;
+  AppendFixed64(kCount, below, point);
+  AppendDouble(kSum, sample.sum, point);
+  AppendBytes(kBucketCounts, counts, point);
+  AppendBytes(kExplicitBounds, bounds, point);
 }
 
-// Nanoseconds since the epoch. 0: unknown.
-uint64_t StartIn(std::string_view value, uint32_t created) {
-  constexpr uint64_t kNsPerSecond = 1000000000, kMostSeconds = INT64_MAX / kNsPerSecond;
-  const wire::Pair time = wire::PairIn(MessageIn(value, created));
-  return std::min(time.first, kMostSeconds - 1) * kNsPerSecond +
-         std::min(time.second, kNsPerSecond - 1);
+// OTLP has no gaps, and bucket i of a scrape is its i - 1: both include their upper bound. The
+// count is the sum of the buckets, as receivers want it.
+void AppendExponential(const PlainSample& sample, std::string& point) {
+  const NativeHistogram& native = *sample.native;
+  std::string counts, buckets;
+  uint64_t total = native.zero_count, count = 0;
+  auto delta = native.deltas.begin();
+  for (const NativeHistogram::Span& span : native.spans) {
+    if (&span == &native.spans.front())
+      AppendSint(kOffset, int64_t{span.offset} - 1, buckets);
+    else
+      counts.append(static_cast<size_t>(span.offset), '\0');
+    for (uint32_t i = 0; i < span.length; ++i) {
+      count += static_cast<uint64_t>(*delta++);
+      total += count;
+      AppendVarint(count, counts);
+    }
+  }
+  if (!counts.empty()) AppendBytes(kCounts, counts, buckets);
+  AppendFixed64(kCount, total, point);
+  AppendDouble(kSum, sample.sum, point);
+  AppendSint(kScale, native.schema, point);
+  AppendFixed64(kZeros, native.zero_count, point);
+  AppendBytes(kPositive, buckets, point);
+  AppendDouble(kThreshold, native.zero_threshold, point);
 }
 
-double ValueIn(std::string_view value) {
-  double number = 0;
-  for (wire::Fields field(value); field.Next();) {
-    if (field.number() == kValue) number = field.AsDouble();
-  }
-  return number;
+void AppendPoint(const PlainSample& sample, const Kind& kind, int64_t time_ns, bool is_gone,
+                 std::string& data) {
+  std::string point;
+  for (const Label& label : sample.labels) AppendAttribute(kind.attribute, label, point);
+  // A clock that was set back must not make a start later than the point.
+  const int64_t start_ns = std::min(sample.created_realtime_ns, time_ns);
+  if (kind != kGauge && start_ns > 0)
+    AppendFixed64(kStartTime, static_cast<uint64_t>(start_ns), point);
+  AppendFixed64(kTime, static_cast<uint64_t>(time_ns), point);
+  if (kind == kExponential)
+    AppendExponential(sample, point);
+  else if (kind == kExplicit)
+    AppendExplicit(sample, point);
+  else
+    AppendDouble(kAsDouble, sample.value, point);
+  if (is_gone) AppendUint(kind.flags, kNoRecordedValue, point);
+  AppendBytes(kDataPoints, point, data);
+}
+
+// `gone` are series that `family` had last.
+void AppendMetric(const PlainFamily& family, const std::vector<PlainSample>& gone, const Kind& kind,
+                  int64_t time_ns, std::string& metrics) {
+  std::string data, metric;
+  for (const PlainSample& sample : family.samples) AppendPoint(sample, kind, time_ns, false, data);
+  for (const PlainSample& sample : gone) AppendPoint(sample, kind, time_ns, true, data);
+  if (kind != kGauge) AppendUint(kTemporality, kCumulative, data);
+  if (kind == kCounter) AppendUint(kIsMonotonic, 1, data);
+  AppendBytes(kName, family.name, metric);
+  AppendBytes(kDescription, family.help, metric);
+  AppendBytes(kind.data, data, metric);
+  AppendBytes(kMetrics, metric, metrics);
 }
 
 }  // namespace
 
-// As the kinds follow each other in the enum.
-struct MetricsRequests::Fields {
-  uint32_t scraped;    // of the value in a Metric of a scrape
-  uint32_t created;    // of the start in that value; 0: it has none
-  uint32_t data;       // of the message of this kind in a Metric of OTLP
-  uint32_t attribute;  // of a data point
-  uint32_t flags;
-};
-
-const MetricsRequests::Fields& MetricsRequests::FieldsOf(Kind kind) {
-  static constexpr std::array<Fields, 4> kFields{
-      {{.scraped = kGaugeValue, .created = 0, .data = 5, .attribute = 7, .flags = 8},
-       {.scraped = kCounterValue,
-        .created = kCounterCreated,
-        .data = 7,
-        .attribute = 7,
-        .flags = 8},
-       {.scraped = kHistogramValue,
-        .created = kHistogramCreated,
-        .data = 9,
-        .attribute = 9,
-        .flags = 10},
-       {.scraped = kHistogramValue,
-        .created = kHistogramCreated,
-        .data = 10,
-        .attribute = 1,
-        .flags = 10}}};
-  return kFields[static_cast<size_t>(kind)];
-}
-
 MetricsRequests::MetricsRequests(const Labels& resource, HistogramForm form) : form_(form) {
-  for (const Label& label : resource) AppendAttribute(1, label.name, label.value, resource_);
+  for (const Label& label : resource) AppendAttribute(kResourceAttribute, label, resource_);
 }
 
-std::optional<std::string> MetricsRequests::Make(std::string_view families, int64_t time_ns) {
-  time_ns_ = static_cast<uint64_t>(time_ns);
-  current_.clear();
-  while (!families.empty()) {
-    std::string_view message;
-    if (!wire::TakeBytes(families, message) || !Take(message)) return std::nullopt;
+std::string MetricsRequests::Make(std::vector<PlainFamily> families, int64_t time_ns) {
+  std::map<std::string, PlainFamily> current;
+  std::string metrics, resource_metrics, request;
+  for (PlainFamily& family : families) {
+    std::ranges::sort(family.samples, {}, &PlainSample::labels);
+    if (!family.samples.empty()) current.try_emplace(family.name, std::move(family));
   }
-  for (const auto& [name, last] : last_) {
-    Family& family = current_[name];
-    if (family.points.empty()) {
-      family.head = last.head;
-      family.kind = last.kind;
-    }
-    if (family.kind == last.kind) AddStale(last, family);
+  for (const auto& [name, family] : current) {
+    std::vector<PlainSample> gone;
+    const Kind& kind = KindOf(family, form_);
+    const auto last = last_.find(name);
+    if (last != last_.end() && kind == KindOf(last->second, form_))
+      std::ranges::set_difference(last->second.samples, family.samples, std::back_inserter(gone),
+                                  {}, &PlainSample::labels, &PlainSample::labels);
+    AppendMetric(family, gone, kind, time_ns, metrics);
   }
-  std::string request = Request();
-  last_ = std::move(current_);
-  std::erase_if(last_, [](const auto& family) { return family.second.points.empty(); });
-  return request;
-}
-
-bool MetricsRequests::Take(std::string_view message) {
-  std::string_view name, help;
-  uint64_t type = kCounterType;
-  std::vector<std::string_view> metrics;
-  wire::Fields field(message);
-  while (field.Next()) {
-    if (field.number() == kFamilyName) name = field.bytes();
-    if (field.number() == kHelp) help = field.bytes();
-    if (field.number() == kType) type = field.value();
-    if (field.number() == kMetric) metrics.push_back(field.bytes());
+  for (auto& [name, last] : last_) {
+    if (current.contains(name)) continue;
+    const Kind& kind = KindOf(last, form_);
+    const std::vector<PlainSample> gone = std::exchange(last.samples, {});
+    AppendMetric(last, gone, kind, time_ns, metrics);
   }
-  if (!field.is_right()) return false;
-  if (type != kCounterType && type != kGaugeType && type != kHistogramType) return true;
-  Family family;
-  AppendBytes(kName, name, family.head);
-  AppendBytes(kDescription, help, family.head);
-  family.kind = type == kCounterType ? Kind::kSum
-                : type == kGaugeType ? Kind::kGauge
-                                     : Kind::kHistogram;
-  if (type == kHistogramType && form_ == HistogramForm::kExponential && !metrics.empty() &&
-      HasNativeBuckets(MessageIn(metrics.front(), kHistogramValue)))
-    family.kind = Kind::kExponential;
-  for (const std::string_view metric : metrics) {
-    if (!AddPoint(metric, family)) return false;
-  }
-  return metrics.empty() || current_.emplace(name, std::move(family)).second;
-}
-
-bool MetricsRequests::AddPoint(std::string_view metric, Family& family) const {
-  const Fields& fields = FieldsOf(family.kind);
-  std::string point;
-  wire::Fields field(metric);
-  while (field.Next()) {
-    if (field.number() != kLabel) continue;
-    const wire::Pair label = wire::PairIn(field.bytes());
-    if (!label.is_right) return false;
-    AppendAttribute(fields.attribute, label.first_bytes, label.second_bytes, point);
-  }
-  if (!field.is_right()) return false;
-  const size_t series = std::hash<std::string_view>()(point);
-  const std::string_view value = MessageIn(metric, fields.scraped);
-  // A clock that was set back must not make a start later than the point.
-  const uint64_t start_ns =
-      fields.created == 0 ? 0 : std::min(StartIn(value, fields.created), time_ns_);
-  if (start_ns != 0) AppendFixed64(kStartTime, start_ns, point);
-  AppendFixed64(kTime, time_ns_, point);
-  if (family.kind == Kind::kExponential) {
-    if (!AppendExponential(value, point)) return false;
-  } else if (family.kind == Kind::kHistogram) {
-    if (!AppendExplicit(value, point)) return false;
-  } else {
-    AppendDouble(kAsDouble, ValueIn(value), point);
-  }
-  AppendBytes(kDataPoints, point, family.points);
-  family.place_of[series] = {family.points.size() - point.size(), point.size()};
-  return true;
-}
-
-// The later of two fields with one number holds: so the last point gets the new time.
-void MetricsRequests::AddStale(const Family& last, Family& family) const {
-  for (const auto& [series, place] : last.place_of) {
-    if (family.place_of.contains(series)) continue;
-    std::string point = last.points.substr(place.first, place.second);
-    AppendFixed64(kTime, time_ns_, point);
-    AppendUint(FieldsOf(last.kind).flags, kNoRecordedValue, point);
-    AppendBytes(kDataPoints, point, family.stale);
-  }
-}
-
-// Messages are preceded by their length, so that the lengths are summed first.
-std::string MetricsRequests::Request() const {
-  std::string metrics;
-  for (const auto& [name, family] : current_) {
-    std::string tail;
-    if (family.kind != Kind::kGauge) AppendUint(kTemporality, kCumulative, tail);
-    if (family.kind == Kind::kSum) AppendUint(kIsMonotonic, 1, tail);
-    const size_t data_bytes = family.points.size() + family.stale.size() + tail.size();
-    AppendTag(kMetrics, wire::Type::kBytes, metrics);
-    AppendVarint(family.head.size() + 1 + wire::VarintBytes(data_bytes) + data_bytes, metrics);
-    metrics += family.head;
-    AppendTag(FieldsOf(family.kind).data, wire::Type::kBytes, metrics);
-    AppendVarint(data_bytes, metrics);
-    metrics += family.points;
-    metrics += family.stale;
-    metrics += tail;
-  }
-  std::string request, resource;
-  AppendBytes(kResource, resource_, resource);
-  AppendTag(kResourceMetrics, wire::Type::kBytes, request);
-  AppendVarint(resource.size() + 1 + wire::VarintBytes(metrics.size()) + metrics.size(), request);
-  request += resource;
-  AppendBytes(kScopeMetrics, metrics, request);
+  last_ = std::move(current);
+  AppendBytes(kResource, resource_, resource_metrics);
+  AppendBytes(kScopeMetrics, metrics, resource_metrics);
+  AppendBytes(kResourceMetrics, resource_metrics, request);
   return request;
 }
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "exporter/exposition/encoder.h"
-#include "exporter/exposition/protobuf_wire.h"
 #include "exporter/testing/one_family.h"
 
 namespace nccl_exporter::exporter::otlp {
@@ -21,22 +20,22 @@ using testing::ElementsAre;
 constexpr int64_t kTimeNs = 1700000000500000000, kCreatedNs = 1700000000250000000;
 const std::vector<uint64_t> kCounts{4, 0, 1, 2, 0, 0, 0, 3};  // 10 in all
 
-std::string Scrape(const Exposition& exposition) {
-  std::string families;
-  EncodeProtobuf(exposition, families);
-  return families;
+std::vector<PlainFamily> Scrape(const Exposition& exposition) {
+  std::string bytes;
+  EncodeProtobuf(exposition, bytes);
+  return ParseFamilies(bytes).value();
 }
 
 // Its first scope. The test fails if a field is not of OTLP.
-otlp_decoded::ScopeMetrics Decoded(const std::optional<std::string>& request) {
+otlp_decoded::ScopeMetrics Decoded(const std::string& request) {
   otlp_decoded::ExportMetricsServiceRequest message;
-  EXPECT_TRUE(request && message.ParseFromString(*request));
+  EXPECT_TRUE(message.ParseFromString(request));
   EXPECT_EQ(message.resource_metrics_size(), 1);
   const otlp_decoded::ResourceMetrics& of_resource = message.resource_metrics(0);
   EXPECT_EQ(of_resource.resource().attributes(0).key(), "service.name");
   EXPECT_EQ(of_resource.resource().attributes(0).value().string_value(), "s");
   EXPECT_EQ(of_resource.scope_metrics_size(), 1);
-  EXPECT_EQ(message.SerializeAsString().size(), request->size()) << "a field is not known";
+  EXPECT_EQ(message.SerializeAsString().size(), request.size()) << "a field is not known";
   return of_resource.scope_metrics(0);
 }
 
@@ -151,80 +150,30 @@ TEST(MetricsRequestTest, ASeriesThatIsGoneIsStaleOnce) {
       {.group_labels = 1, .variable_labels = 2, .value = 2, .counts = {}});
   MetricsRequests requests = Requests();
   EXPECT_EQ(Decoded(requests.Make(Scrape(both), kTimeNs)).metrics(0).sum().data_points_size(), 2);
-  // Two fields for one number are right on the wire, and longer than a serialization.
-  otlp_decoded::ExportMetricsServiceRequest message;
-  ASSERT_TRUE(message.ParseFromString(*requests.Make(Scrape(one), kTimeNs + 1)));
-  const otlp_decoded::Sum& sum = message.resource_metrics(0).scope_metrics(0).metrics(0).sum();
+  const auto scope = Decoded(requests.Make(Scrape(one), kTimeNs + 1));
+  const otlp_decoded::Sum& sum = scope.metrics(0).sum();
   ASSERT_EQ(sum.data_points_size(), 2);
   EXPECT_EQ(sum.data_points(0).flags(), 0u);
   EXPECT_EQ(sum.data_points(1).flags(), 1u);
   EXPECT_EQ(sum.data_points(1).time_unix_nano(), static_cast<uint64_t>(kTimeNs + 1));
   EXPECT_EQ(Decoded(requests.Make(Scrape(one), kTimeNs + 2)).metrics(0).sum().data_points_size(),
             1);
-  ASSERT_TRUE(message.ParseFromString(*requests.Make("", kTimeNs + 3)));
-  EXPECT_EQ(message.resource_metrics(0).scope_metrics(0).metrics(0).sum().data_points(0).flags(),
-            1u);
-  EXPECT_EQ(Decoded(requests.Make("", kTimeNs + 4)).metrics_size(), 0);
+  EXPECT_EQ(Decoded(requests.Make({}, kTimeNs + 3)).metrics(0).sum().data_points(0).flags(), 1u);
+  EXPECT_EQ(Decoded(requests.Make({}, kTimeNs + 4)).metrics_size(), 0);
 }
 
-TEST(MetricsRequestTest, WhatIsNotUnderstoodChangesNothing) {
-  const std::string whole = Scrape(OneHistogram(true));
-  for (const HistogramForm form : {HistogramForm::kExplicit, HistogramForm::kExponential}) {
-    MetricsRequests requests = Requests(form);
-    ASSERT_TRUE(requests.Make(whole, kTimeNs));
-    for (size_t size = 1; size < whole.size(); ++size)
-      EXPECT_FALSE(requests.Make(whole.substr(0, size), kTimeNs)) << size;
-    EXPECT_FALSE(requests.Make(whole + whole, kTimeNs)) << "a family is there twice";
-    Decoded(requests.Make(whole, kTimeNs));
-  }
+TEST(MetricsRequestTest, OfTwoFamiliesWithOneNameTheFirstIsTaken) {
+  Exposition exposition = OneFamily("a", MetricType::kGauge, "", {.value = 1, .counts = {}});
+  exposition.families.push_back(exposition.families[0]);
+  exposition.families[1].series[0].value = 2;
+  EXPECT_EQ(OnlyMetric(exposition).gauge().data_points(0).as_double(), 1);
 }
 
-std::string FamilyWith(const std::string& histogram) {
-  using namespace wire;
-  std::string metric, family, out;
-  AppendBytes(7, histogram, metric);
-  AppendBytes(1, "h", family);
-  AppendUint(3, 4, family);
-  AppendBytes(4, metric, family);
-  AppendBytes(1, family, out);
-  return out.substr(1);  // without the tag: a length and the message
-}
-
-TEST(MetricsRequestTest, BucketsThatAreNoneAreNotUnderstood) {
-  const auto bucket = [](uint64_t count, double bound, std::string& out) {
-    std::string text;
-    wire::AppendUint(1, count, text);
-    wire::AppendDouble(2, bound, text);
-    wire::AppendBytes(3, text, out);
-  };
-  std::string falling, unordered, above;
-  wire::AppendUint(1, 9, falling);
-  bucket(5, 1, falling);
-  bucket(4, 2, falling);
-  wire::AppendUint(1, 9, unordered);
-  bucket(4, 2, unordered);
-  bucket(5, 1, unordered);
-  bucket(5, 1, above);
-  for (const std::string& wrong : {falling, unordered, above})
-    EXPECT_FALSE(Requests().Make(FamilyWith(wrong), kTimeNs));
-  const auto span = [](int64_t offset, uint64_t length, std::string& out) {
-    std::string text;
-    wire::AppendSint(1, offset, text);
-    wire::AppendUint(2, length, text);
-    wire::AppendBytes(12, text, out);
-  };
-  std::string far, many, back;
-  for (std::string* out : {&far, &many, &back}) {
-    wire::AppendSint(5, 0, *out);
-    wire::AppendSint(13, 1, *out);
-    wire::AppendSint(13, 1, *out);
-    span(0, 1, *out);
-  }
-  span(int64_t{1} << 31, 1, far);
-  span(1, uint64_t{1} << 31, many);
-  span(-3, 1, back);
-  for (const std::string& wrong : {far, many, back})
-    EXPECT_FALSE(Requests(HistogramForm::kExponential).Make(FamilyWith(wrong), kTimeNs));
+TEST(MetricsRequestTest, AFamilyWithoutNativeBucketsInOneSeriesIsExplicit) {
+  std::vector<PlainFamily> families = Scrape(OneHistogram(true));
+  families[0].samples.push_back(Scrape(OneHistogram(false))[0].samples[0]);
+  const auto scope = Decoded(Requests(HistogramForm::kExponential).Make(families, kTimeNs));
+  EXPECT_EQ(scope.metrics(0).histogram().data_points_size(), 2);
 }
 
 }  // namespace

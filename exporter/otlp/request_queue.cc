@@ -6,7 +6,6 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -53,18 +52,19 @@ void RequestQueue::Load() {
     const auto number = NumberIn<uint64_t>(file.path().stem().string());
     if (!number || file.path() != PathOf(*number) || !file.is_regular_file(error)) continue;
     const size_t bytes = file.file_size(error);
-    if (!error) entries_.push_back({.number = *number, .bytes = bytes});
+    if (error) continue;
+    entries_[*number].bytes = bytes;
+    bytes_ += bytes;
   }
-  std::ranges::sort(entries_, {}, &Entry::number);
-  for (const Entry& entry : entries_) bytes_ += entry.bytes;
-  if (!entries_.empty()) next_number_ = entries_.back().number + 1;
+  if (!entries_.empty()) next_number_ = entries_.rbegin()->first + 1;
 }
 
-void RequestQueue::RemoveOldest() {
-  const Entry& oldest = entries_.front();
-  if (!directory_.empty()) ::unlink(PathOf(oldest.number).c_str());
-  bytes_ -= oldest.bytes;
-  entries_.pop_front();
+void RequestQueue::Remove(uint64_t number) {
+  const auto entry = entries_.find(number);
+  if (entry == entries_.end()) return;
+  if (!directory_.empty()) ::unlink(PathOf(number).c_str());
+  bytes_ -= entry->second.bytes;
+  entries_.erase(entry);
 }
 
 std::string RequestQueue::Add(std::string body) {
@@ -75,17 +75,17 @@ std::string RequestQueue::Add(std::string body) {
   }
   for (; bytes_ + body.size() > limit_bytes_; ++dropped_) {
     fault = "the queue is full, and the oldest requests are dropped";
-    RemoveOldest();
+    Remove(entries_.begin()->first);
   }
-  Entry entry{.number = next_number_++, .bytes = body.size()};
-  if (directory_.empty() || !Write(entry.number, body)) {
+  Entry& entry = entries_[next_number_];
+  bytes_ += entry.bytes = body.size();
+  if (directory_.empty() || !Write(next_number_, body)) {
     if (!directory_.empty())
       fault = fmt::format("cannot write to {}: {}; requests are kept in memory", directory_,
                           std::strerror(errno));
     entry.body = std::move(body);
   }
-  bytes_ += entry.bytes;
-  entries_.push_back(std::move(entry));
+  ++next_number_;
   return fault;
 }
 
@@ -99,20 +99,16 @@ bool RequestQueue::Write(uint64_t number, const std::string& body) const {
 
 std::optional<RequestQueue::Request> RequestQueue::Oldest() {
   while (!entries_.empty()) {
-    const Entry& oldest = entries_.front();
-    if (!oldest.body.empty()) return Request{.number = oldest.number, .body = oldest.body};
-    std::string body(oldest.bytes, '\0');
-    std::ifstream file(PathOf(oldest.number), std::ios::binary);
+    const auto& [number, entry] = *entries_.begin();
+    if (!entry.body.empty()) return Request{.number = number, .body = entry.body};
+    std::string body(entry.bytes, '\0');
+    std::ifstream file(PathOf(number), std::ios::binary);
     file.read(body.data(), static_cast<std::streamsize>(body.size()));
-    if (file && !body.empty()) return Request{.number = oldest.number, .body = std::move(body)};
-    RemoveOldest();
+    if (file && !body.empty()) return Request{.number = number, .body = std::move(body)};
+    Remove(number);
     ++dropped_;
   }
   return std::nullopt;
-}
-
-void RequestQueue::Remove(uint64_t number) {
-  if (!entries_.empty() && entries_.front().number == number) RemoveOldest();
 }
 
 }  // namespace nccl_exporter::exporter::otlp

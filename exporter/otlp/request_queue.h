@@ -5,7 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -39,20 +39,18 @@ class RequestQueue {
 
  private:
   struct Entry {
-    uint64_t number;
-    size_t bytes;
+    size_t bytes = 0;
     std::string body = {};  // of those in memory
   };
 
   std::string PathOf(uint64_t number) const;
   void Load();
   bool Write(uint64_t number, const std::string& body) const;
-  void RemoveOldest();
 
   const std::string directory_;
   const size_t limit_bytes_;
-  int lock_ = -1;  // the directory, which is locked
-  std::deque<Entry> entries_;
+  int lock_ = -1;                      // the directory, which is locked
+  std::map<uint64_t, Entry> entries_;  // by number
   size_t bytes_ = 0;
   uint64_t next_number_ = 1;
   uint64_t dropped_ = 0;

@@ -18,9 +18,9 @@ using testing::HasSubstr;
 using Environment = std::map<std::string, std::string>;
 
 Settings Completed(const Environment& environment, Settings settings = {}) {
-  Complete(settings, [&](const std::string& name) {
+  Complete(settings, [&](const char* name) {
     const auto found = environment.find(name);
-    return found == environment.end() ? "" : found->second;
+    return found == environment.end() ? nullptr : found->second.c_str();
   });
   return settings;
 }
@@ -39,7 +39,7 @@ TEST(SettingsTest, HaveTheDefaultsOfOpenTelemetryAndOurInterval) {
   EXPECT_EQ(settings.endpoint->Text(), "http://localhost:4318/v1/metrics");
   EXPECT_EQ(settings.timeout, milliseconds(10000));
   EXPECT_EQ(settings.interval, milliseconds(15000));
-  EXPECT_EQ(settings.compresses, true);
+  EXPECT_EQ(settings.compression, "gzip");
   EXPECT_EQ(settings.fields, "");
   EXPECT_EQ(settings.tls, TlsSettings());
 }
@@ -65,7 +65,7 @@ TEST(SettingsTest, FlagsOverrideVariables) {
       .endpoint = EndpointAt("http://flag", fault),
       .timeout = milliseconds(1),
       .interval = milliseconds(2),
-      .compresses = true,
+      .compression = "none",
       .fields = "A: b\r\n",
       .tls = {.ca_file = "flag.pem", .certificate_file = "", .key_file = "", .server_name = ""}};
   const Settings settings = Completed({{"OTEL_EXPORTER_OTLP_ENDPOINT", "wrong"},
@@ -78,6 +78,7 @@ TEST(SettingsTest, FlagsOverrideVariables) {
   EXPECT_EQ(settings.endpoint->host, "flag");
   EXPECT_EQ(settings.timeout, milliseconds(1));
   EXPECT_EQ(settings.interval, milliseconds(2));
+  EXPECT_EQ(settings.compression, "none");
   EXPECT_EQ(settings.fields, "A: b\r\n");
   EXPECT_EQ(settings.tls.ca_file, "flag.pem");
 }

@@ -16,6 +16,9 @@ namespace {
 
 constexpr int kOk = 200;
 
+// Families, samples and labels of an answer: more than its limits allow, and little memory.
+constexpr size_t kMostParts = 200'000;
+
 }  // namespace
 
 std::string FaultOfExtensions(const std::vector<PlainFamily>& families) {
@@ -48,7 +51,7 @@ std::string FaultOfExtensions(const std::vector<PlainFamily>& families) {
 ExtensionFamilies::ExtensionFamilies(std::string socket) : socket_(std::move(socket)) {}
 
 std::string ExtensionFamilies::Take(std::string_view answer) {
-  auto families = ParseFamilies(answer);
+  auto families = ParseFamilies(answer, kMostParts);
   if (!families) return "its answer is not understood";
   std::string fault = FaultOfExtensions(*families);
   if (!fault.empty()) return fault;

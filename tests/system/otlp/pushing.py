@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A daemon with a job that has ended, and `nccl-exporter otlp` beside it, for the tests of this folder."""
+"""A daemon with a job that has ended, and a process beside it: `nccl-exporter otlp` or `extension run`."""
 import contextlib
 import pathlib
 import re
@@ -25,9 +25,9 @@ class PushTest(ProcessTest):
         self.assertEqual(0, job.wait(), job.text())
         self.daemon = self.start_daemon()
 
-    def start_daemon(self):
-        daemon = self.start([self.root / 'nccl-exporter', f'--web.listen-address=127.0.0.1:{self.port}', f'--segment.dir={self.segments}',
-                             '--segment.retention=1h', '--findings.socket='])
+    def start_daemon(self, *flags, port=None):
+        daemon = self.start([self.root / 'nccl-exporter', f'--web.listen-address=127.0.0.1:{port or self.port}', f'--segment.dir={self.segments}',
+                             '--segment.retention=1h', '--findings.socket=', *flags])
         self.eventually(lambda: 'listens at' in daemon.text(), daemon.text)
         return daemon
 
@@ -35,9 +35,9 @@ class PushTest(ProcessTest):
         return self.start([self.root / 'nccl-exporter', 'otlp', f'--daemon=http://127.0.0.1:{self.port}', f'--endpoint={endpoint}',
                            f'--interval={interval}', *flags], env={'PATH': '/usr/bin:/bin', **dict(environment)})
 
-    def scraped(self, accept='text/plain;version=0.0.4'):
+    def scraped(self, accept='text/plain;version=0.0.4', port=None):
         """Values by name and labels of one scrape, a histogram's bucket as a series of its own."""
-        request = urllib.request.Request(f'http://127.0.0.1:{self.port}/metrics', headers={'Accept': accept})
+        request = urllib.request.Request(f'http://127.0.0.1:{port or self.port}/metrics', headers={'Accept': accept})
         with OPENER.open(request, timeout=60) as page:
             lines = page.read().decode().splitlines()
         series = {}
