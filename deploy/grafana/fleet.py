@@ -3,7 +3,7 @@
 from columns import COMM_COLUMNS, JOB_COLUMNS, NODE_COLUMNS, RANK_COLUMNS
 from findings import COLORS, KINDS_IN_WORDS, SEVERITIES_IN_WORDS, worst
 from grafana_model import Column, Row, dashboard, graph, in_one_line, link_to, stat, steps, table, timeline
-from promql import JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, RANK_LABELS, age_in_flight, age_of_progress, alerts, lost_hours, lost_now, or_zero, rate, silent
+from promql import JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, RANK_LABELS, age_in_flight, age_of_progress, alerts, gpu_hours_of_owners, lost_hours, lost_hours_of_owners, lost_now, or_zero, rate, silent
 
 CLUSTER = 'cluster=~"$cluster"'  # findings are of nodes, and nodes have jobs of all users
 GPU_LABELS = f'cluster, {NODE_LABELS}, gpu, gpu_uuid'
@@ -92,6 +92,15 @@ SINCE = Row('Since when?', [
           width=24),
 ])
 
+WHOSE = Row('Whose GPU hours?', [
+    table('GPU hours lost to waiting, by team and user',
+          'GPU hours in the time range, and those that ranks lost because they waited for each other. Team is a label of the job; account and '
+          'user are those of Slurm. `nccl-exporter report costs` has the causes. Normal: a few per cent are lost.',
+          [gpu_hours_of_owners(JOB), lost_hours_of_owners(JOB)],
+          [Column('team', 'Team'), Column('slurm_job_account', 'Account'), Column('slurm_job_user', 'User'), Column('A', 'GPU hours', 'short'),
+           Column('B', 'GPU hours lost', 'short')], sort='GPU hours lost', width=24),
+])
+
 NOT_JUDGED = f'job:nccl_ranks_untimed:count{{{JOB}}}'
 UNSEEN = Row('What is not known?', [
     table('Jobs that are not judged',
@@ -129,4 +138,4 @@ HARDWARE = Row('Is it the hardware?', [
 ])
 
 DASHBOARD = dashboard('nccl-fleet', 'Fleet', 'Which job is slow or stuck, and is it the job or the hardware?', JOB_VARIABLES, alerts(JOB),
-                      [NOW, WHICH, SINCE, UNSEEN, HARDWARE, WHERE])
+                      [NOW, WHICH, SINCE, WHOSE, UNSEEN, HARDWARE, WHERE])

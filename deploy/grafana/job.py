@@ -89,6 +89,12 @@ NETWORK_OR_COMPUTE = Row('Network or compute?', [
           'Time in kernels of the median rank minus that of the rank that waits least: the time spent waiting for late ranks. Normal: a few '
           'per cent; more between stages of a pipeline. Rises: compute, input or host of a late rank; see Late ranks.',
           [(waiting_for_ranks(JOB), COMM_LEGEND)], 'percentunit'),
+    graph('Time of a step',
+          'Time of a step, by the communicator across nodes with the fewest steps, and the part of it that the mean process spends in NCCL '
+          'kernels. Normal: steady. No series: one node.',
+          [(f'1 / job:nccl_steps:rate{{{JOB}}}', 'step'),
+           (f'job:nccl_communication:share{{{JOB}}} / job:nccl_steps:rate{{{JOB}}}', 'in NCCL')], 's', width=24,
+          nothing='No communicator across nodes has steps'),
 ])
 
 NETWORK = Row('Where does network time go?', [

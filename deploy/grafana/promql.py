@@ -128,3 +128,17 @@ def network_waits(selector, direction, by='', state=None):
                 f'/ (sum by ({by}) ({rate("nccl_network_wait_seconds_total", own)}) > 0)')
     return (f'sum by ({labels}) ({rate("nccl_network_wait_seconds_total", own)}) '
             f'/ ignoring (state) group_left () (sum by ({by}) ({rate("nccl_network_wait_seconds_total", own)}) > 0)')
+
+
+OWNER_LABELS = 'team, slurm_job_account, slurm_job_user'
+
+
+def gpu_hours_of_owners(selector):
+    """GPU hours of all jobs, by whom they are of."""
+    return f'sum by ({OWNER_LABELS}) (sum_over_time(job:nccl_job:info{{{selector}}}[$__range:1m])) / 60'
+
+
+def lost_hours_of_owners(selector):
+    """Those that were lost by waiting."""
+    waiting = f'job:nccl_waiting_gpu_seconds:rate{{{selector}}} * on ({JOB_LABELS}) group_left ({OWNER_LABELS}) (0 * job:nccl_job:info{{{selector}}} + 1)'
+    return f'sum by ({OWNER_LABELS}) (sum_over_time(({waiting})[$__range:1m])) / 60'

@@ -61,9 +61,10 @@ CommandLine::CommandLine(std::string_view commit)
   app_.add_subcommand("extension", "Extensions by the C interface: run, check, list.")
       ->require_subcommand(1);
   for (const Command& command :
-       {TopCommand(), InFlightCommand(), DoctorCommand(), ReportCommand(), WaitCommand(),
-        OtlpCommand(), TraceCommand(), TraceMergeCommand(), TraceSummaryCommand(),
-        ExtensionRunCommand(), ExtensionCheckCommand(), ExtensionListCommand()})
+       {TopCommand(), InFlightCommand(), DoctorCommand(), ReportCommand(), ReportDiffCommand(),
+        ReportCostsCommand(), WaitCommand(), OtlpCommand(), TraceCommand(), TraceMergeCommand(),
+        TraceSummaryCommand(), ExtensionRunCommand(), ExtensionCheckCommand(),
+        ExtensionListCommand()})
     Add(command);
   app_.add_subcommand("man", "Print the manual page.")->group("");
 }

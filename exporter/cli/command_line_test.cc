@@ -407,6 +407,16 @@ TEST(OptionsTest, AReportIsOfATimeAndOfOneSource) {
   EXPECT_NE(ErrorOf({"report", "--segments", "--prometheus=http://a"}), "");
 }
 
+TEST(OptionsTest, ADiffIsOfTwoAndCostsAreOfAWeek) {
+  EXPECT_EQ(ErrorOf({"report", "diff", "4711", "4712"}), "");
+  EXPECT_EQ(ErrorOf({"report", "diff", "4711", "--at=03:05", "--json"}), "");
+  EXPECT_NE(ErrorOf({"report", "diff"}), "");
+  EXPECT_NE(ErrorOf({"report", "diff", "1", "2", "3"}), "");
+  EXPECT_EQ(ErrorOf({"report", "costs", "--since=30d", "--by", "user", "--cluster=a"}), "");
+  EXPECT_NE(ErrorOf({"report", "costs", "--by=node"}), "");
+  EXPECT_THAT(TextOf({"report", "costs", "--help"}), testing::HasSubstr("[team]"));
+}
+
 TEST(OptionsTest, TheCommandThatIsGoneNamesItsSuccessor) {
   EXPECT_THAT(ErrorOf({"job", "--job=4711"}), testing::HasSubstr("nccl-exporter report"));
 }

@@ -35,6 +35,8 @@ Command TopCommand();
 Command InFlightCommand();
 Command DoctorCommand();
 Command ReportCommand();
+Command ReportDiffCommand();
+Command ReportCostsCommand();
 Command WaitCommand();
 Command OtlpCommand();
 Command TraceCommand();

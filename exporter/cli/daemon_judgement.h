@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "exporter/cli/client/http_address.h"
+#include "exporter/cli/client/http_config.h"
 #include "exporter/cli/client/plain_get.h"
-#include "exporter/cli/report/http_config.h"
 #include "exporter/findings/node_judge.h"
 #include "exporter/ledger/watched_directories.h"
 

@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "exporter/cli/client/http_config.h"
 #include "exporter/cli/commands.h"
 #include "exporter/cli/node_access.h"
 #include "exporter/cli/pulls.h"
-#include "exporter/cli/report/http_config.h"
 #include "exporter/exposition/gzip.h"
 #include "exporter/otlp/metrics_request.h"
 #include "exporter/otlp/pusher.h"

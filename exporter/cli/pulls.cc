@@ -8,9 +8,9 @@
 #include <ctime>
 #include <utility>
 
+#include "exporter/cli/client/http_config.h"
 #include "exporter/cli/client/plain_get.h"
 #include "exporter/cli/commands.h"
-#include "exporter/cli/report/http_config.h"
 #include "exporter/findings/words.h"
 
 namespace nccl_exporter::exporter {

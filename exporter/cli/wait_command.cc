@@ -7,8 +7,8 @@
 #include <string>
 #include <thread>
 
+#include "exporter/cli/client/http_config.h"
 #include "exporter/cli/commands.h"
-#include "exporter/cli/report/http_config.h"
 #include "exporter/cli/waiting.h"
 #include "exporter/text/duration_text.h"
 

@@ -106,12 +106,13 @@ void Browser::RunFirst(const std::string& script) {
   Call("Page.addScriptToEvaluateOnNewDocument", {{"source", script}});
 }
 
-void Browser::Resize(int width, int height, bool is_dark) {
+void Browser::Resize(int width, int height, bool is_dark, bool is_printed) {
   Call("Emulation.setDeviceMetricsOverride",
        {{"width", width}, {"height", height}, {"deviceScaleFactor", 1}, {"mobile", width < 600}});
   Call("Emulation.setScrollbarsHidden", {{"hidden", true}});  // they would narrow the page
   const json scheme{{"name", "prefers-color-scheme"}, {"value", is_dark ? "dark" : "light"}};
-  Call("Emulation.setEmulatedMedia", {{"features", json::array({scheme})}});
+  Call("Emulation.setEmulatedMedia",
+       {{"media", is_printed ? "print" : ""}, {"features", json::array({scheme})}});
 }
 
 json Browser::Evaluate(const std::string& expression) {

@@ -24,7 +24,7 @@ class Browser {
   // Runs `script` in each page that is opened from now on, before the page's own scripts.
   void RunFirst(const std::string& script);
   // Size of the window in CSS pixels, and what the page's media queries see.
-  void Resize(int width, int height, bool is_dark);
+  void Resize(int width, int height, bool is_dark, bool is_printed = false);
   // The value of a JavaScript expression, or null where it throws.
   nlohmann::json Evaluate(const std::string& expression);
   // The whole page as PNG.

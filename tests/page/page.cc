@@ -2,6 +2,7 @@
 #include "tests/page/page.h"
 
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "exporter/testing/eventually.h"
@@ -9,6 +10,11 @@
 namespace nccl_exporter {
 
 using nlohmann::json;
+
+std::string AxeScript() {
+  std::ifstream file("/var/cache/nccl-exporter/page/node_modules/axe-core/axe.min.js");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
 
 std::string PageFile(const std::string& name) {
   std::ifstream file("tests/page/" + name);

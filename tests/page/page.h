@@ -58,6 +58,16 @@ class Page {
   Browser browser_;
 };
 
+// The rules of axe-core for people who see, hear or move otherwise; empty unless tools/fetch-axe
+// has fetched it.
+std::string AxeScript();
+// Where the script ran first: what it finds serious, "rule: element", a line each. Without
+// `preload` it asks for nothing by itself.
+inline constexpr char kSeriousFindings[] =
+    "axe.run(document, { preload: false, resultTypes: ['violations'] }).then((answer) => "
+    "answer.violations.filter(({ impact }) => impact === 'serious' || impact === 'critical')"
+    ".flatMap(({ id, nodes }) => nodes.slice(0, 3).map((node) => `${id}: ${node.html}`)))";
+
 // Content of a file of tests/page, which is next to the programs that Bazel starts.
 std::string PageFile(const std::string& name);
 

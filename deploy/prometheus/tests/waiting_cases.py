@@ -105,3 +105,17 @@ def all_that_wait_in_a_hang_are_lost():
     cluster = data_parallel(MINUTE + 6)
     cluster.hang(cluster.communicators[0], 60 * MINUTE, [0, 1, 2, 3, 4, 5, 7])
     return cluster, MINUTE + 5, of_job(7)
+
+
+def a_job_has_its_names_its_gpus_its_steps_and_its_share_of_time_in_kernels():
+    cluster = data_parallel(MINUTE, 2, overlap=8, rate=8)
+    names = {'slurm_job_name': 'llm', 'slurm_job_account': 'nlp', 'slurm_job_user': 'alice', 'team': 'speech'}
+    cluster.job = cluster.job | names
+    return cluster, MINUTE, {'job:nccl_job:info': [(LABELS | names, 8)], 'job:nccl_steps:rate': [(LABELS, 1)],
+                             'job:nccl_communication:share': [(LABELS, 0.05)]}
+
+
+def a_job_that_hangs_keeps_its_gpus_and_has_no_steps():
+    cluster = data_parallel(MINUTE + 6)
+    cluster.hang(cluster.communicators[0], 60 * MINUTE, [0, 1, 2, 3, 4, 5, 7])
+    return cluster, MINUTE + 5, {'job:nccl_job:info': [(LABELS, 8)], 'job:nccl_steps:rate': []}

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -16,9 +15,7 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-constexpr std::array<std::string_view, 3> kAlertSeverities{"critical", "warning", "info"};
 constexpr size_t kMostNamed = 6;  // jobs in the line that says which there are
-constexpr const char* kJobList = "cluster, namespace, nccl_job, uid";
 
 SampleLabels JobLabelsOf(const Sample& sample) {
   SampleLabels labels;
@@ -40,12 +37,6 @@ std::string MatchersOf(const SampleLabels& labels) {
 }
 
 }  // namespace
-
-const std::string& Job::Label(const std::string& name) const {
-  static const std::string kNone;
-  const auto found = labels.find(name);
-  return found == labels.end() ? kNone : found->second;
-}
 
 bool Job::Has(const SampleLabels& wanted) const {
   return std::ranges::all_of(wanted,
@@ -88,35 +79,28 @@ std::vector<Job> JobsOf(const AskSamples& ask, const SampleLabels& wanted, const
 }
 
 void AddTroubles(const AskSamples& ask, const TimeSpan& time, std::vector<Job>& jobs) {
-  const std::string range = RangeText(time.seconds());
-  const auto place = [](const Sample& alert) {
-    return std::ranges::find(kAlertSeverities, alert.Label("severity")) - kAlertSeverities.begin();
+  const auto each = [&](const std::string& expression, const auto& change) {
+    for (const Sample& sample :
+         ask(fmt::format("{}{}))", expression, RangeText(time.seconds())), time.to)) {
+      const auto job = std::ranges::find(jobs, JobLabelsOf(sample), &Job::labels);
+      if (job != jobs.end()) change(*job, sample);
+    }
   };
-  Samples alerts = ask(fmt::format("group by ({}, alertname, severity) "
-                                   "(last_over_time(ALERTS{{alertstate=\"firing\",alertname=~"
-                                   "\"NCCL.+\",severity!=\"info\"}}{}))",
-                                   kJobList, range),
-                       time.to);
-  std::ranges::stable_sort(alerts, {}, place);
-  const Samples waiting = ask(fmt::format("sum by ({}) (avg_over_time("
-                                          "job:nccl_waiting_gpu_seconds:rate{}))",
-                                          kJobList, range),
-                              time.to);
-  const auto of = [&](const Sample& sample, auto change) {
-    const auto job = std::ranges::find(jobs, JobLabelsOf(sample), &Job::labels);
-    if (job != jobs.end()) change(*job);
-  };
-  for (const Sample& alert : alerts) {
-    of(alert, [&](Job& job) {
-      if (job.trouble.empty()) job.trouble = alert.Label("alertname");
-    });
+  std::map<SampleLabels, size_t> places;  // of jobs with an alert
+  for (const char* const severity : {"critical", "warning"}) {
+    each(fmt::format("group by ({}, alertname) (last_over_time(ALERTS{{alertstate=\"firing\","
+                     "alertname=~\"NCCL.+\",severity=\"{}\"}}",
+                     kJobList, severity),
+         [&](Job& job, const Sample& alert) {
+           if (places.try_emplace(job.labels, places.size()).second)
+             job.trouble = alert.Label("alertname");
+         });
   }
-  for (const Sample& one : waiting) of(one, [&](Job& job) { job.waiting_gpus = one.value; });
+  each(fmt::format("sum by ({}) (avg_over_time(job:nccl_waiting_gpu_seconds:rate", kJobList),
+       [](Job& job, const Sample& waiting) { job.waiting_gpus = waiting.value; });
   std::ranges::stable_sort(jobs, {}, [&](const Job& job) {
-    const auto alert = std::ranges::find_if(alerts, [&](const Sample& one) {
-      return !job.trouble.empty() && JobLabelsOf(one) == job.labels;
-    });
-    return std::tuple(alert - alerts.begin(), -job.waiting_gpus);
+    const auto place = places.find(job.labels);
+    return std::tuple(place == places.end() ? jobs.size() : place->second, -job.waiting_gpus);
   });
 }
 

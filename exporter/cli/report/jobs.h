@@ -17,6 +17,7 @@ namespace nccl_exporter::exporter {
 
 // The job labels of the rules (generate-rules --job-labels), and the owner.
 inline constexpr std::array kJobLabels{"nccl_job", "uid", "namespace", "cluster"};
+inline constexpr const char* kJobList = "cluster, namespace, nccl_job, uid";  // for PromQL
 
 struct Job {
   SampleLabels labels = {};          // kJobLabels; those that it lacks are empty
@@ -26,8 +27,7 @@ struct Job {
   std::string trouble = {};
   double waiting_gpus = 0;
 
-  // Empty if it has no such label.
-  const std::string& Label(const std::string& name) const;
+  const std::string& Label(const std::string& name) const { return LabelIn(labels, name); }
   bool Has(const SampleLabels& wanted) const;
   std::string Matchers() const;   // of PromQL, without braces
   std::string NamesText() const;  // "eval, llm-7b"

@@ -102,7 +102,7 @@ std::vector<std::string> WarningsOf(const Json& answer) {
 
 }  // namespace
 
-const std::string& Sample::Label(const std::string& name) const {
+const std::string& LabelIn(const SampleLabels& labels, const std::string& name) {
   static const std::string kNone;
   const auto found = labels.find(name);
   return found == labels.end() ? kNone : found->second;

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "exporter/cli/client/http_address.h"
+#include "exporter/cli/client/http_config.h"
 #include "exporter/cli/client/plain_get.h"
-#include "exporter/cli/report/http_config.h"
 
 namespace nccl_exporter::exporter {
 
@@ -24,6 +24,8 @@ inline constexpr size_t kMostQueryBytes = size_t{64} << 20;
 inline constexpr size_t kMostWarnings = 4;
 
 using SampleLabels = std::map<std::string, std::string>;
+// Empty if there is no such label, as for Prometheus.
+const std::string& LabelIn(const SampleLabels& labels, const std::string& name);
 
 struct Point {
   double time = 0;  // seconds since the epoch, of the server
@@ -36,8 +38,7 @@ struct Sample {
   double value = 0;
   std::vector<Point> points = {};  // of a query for a range: `x[1h]`, `f(x)[1h:1m]`
 
-  // Empty if it has no such label, as for Prometheus.
-  const std::string& Label(const std::string& name) const;
+  const std::string& Label(const std::string& name) const { return LabelIn(labels, name); }
 };
 
 using Samples = std::vector<Sample>;

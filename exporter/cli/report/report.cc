@@ -28,28 +28,64 @@ Json Clean(const Json& json) {
   return clean;
 }
 
-std::string LineOf(const Json& json) {
-  return Clean(json).dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
-}
-
 }  // namespace
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Point, time, value)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Job, labels, names, processes, trouble, waiting_gpus)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReportTraffic, comm, comm_name, collective, ranks, operations,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReportTraffic, comm_name, collective, ranks, operations,
                                    timed_operations, bytes, busy_seconds, least_seconds)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReportMeasure, name, seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReportEvent, name, severity, text, labels, times, gpu_seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReportFact, name, value, processes, on)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReportLoss, cause, operations)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Report, schema, source, job, from, to, gpu_seconds, nodes,
                                    knows_waiting, waiting_gpu_seconds, gpus, waiting, traffic,
-                                   waited_for, events, facts, losses, warnings)
+                                   waited_for, events, facts, losses, step, measures, warnings)
 
 bool Report::Differs(const ReportFact& fact) const {
   return std::ranges::count(facts, fact.name, &ReportFact::name) > 1;
 }
 
-std::string ReportJson(const Report& report) { return LineOf(report); }
+std::vector<ReportFact> FactsOf(FactTable table) {
+  std::vector<ReportFact> facts;
+  for (auto& [name, values] : table) {
+    std::vector<ReportFact> of_name;
+    for (auto& [value, on] : values)
+      of_name.push_back(
+          {.name = name, .value = value, .processes = on.size(), .on = std::move(on)});
+    std::ranges::stable_sort(of_name, std::ranges::greater(), &ReportFact::processes);
+    of_name.front().on.clear();
+    for (ReportFact& fact : of_name) {
+      if (fact.on.size() > kMostListed) fact.on.resize(kMostListed);
+      facts.push_back(std::move(fact));
+    }
+  }
+  return facts;
+}
+
+std::string NameOf(const ReportTraffic& traffic) {
+  return traffic.collective + " of " + traffic.comm_name;
+}
+
+const ReportTraffic* RarestOf(const Report& report) {
+  constexpr double kLongest = 30;  // seconds, as the longest step of the rules
+  const ReportTraffic* rarest = nullptr;
+  for (const ReportTraffic& row : report.traffic) {
+    const auto count = [](const ReportTraffic& of) {
+      return of.operations / static_cast<double>(std::max<uint64_t>(of.ranks, 1));
+    };
+    if (row.ranks > 0 && count(row) * kLongest > report.to - report.from &&
+        (rarest == nullptr || count(row) < count(*rarest)))
+      rarest = &row;
+  }
+  return rarest;
+}
+
+std::string JsonLine(const Json& json) {
+  return Clean(json).dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+std::string ReportJson(const Report& report) { return JsonLine(report); }
 
 Report ReportIn(std::string_view json) {
   const auto refuse_depth = [](int depth, Json::parse_event_t, Json&) {
@@ -69,7 +105,7 @@ Report ReportIn(std::string_view json) {
 }
 
 std::string JobsJson(const std::vector<Job>& jobs, const std::vector<std::string>& warnings) {
-  return LineOf({{"warnings", warnings}, {"jobs", jobs}});
+  return JsonLine({{"warnings", warnings}, {"jobs", jobs}});
 }
 
 }  // namespace nccl_exporter::exporter

@@ -4,7 +4,10 @@
 // seconds since the epoch; texts are as other processes wrote them until they are shown.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,19 +19,33 @@
 namespace nccl_exporter::exporter {
 
 // Version of the JSON: the minor grows with each name that is added.
-inline constexpr std::string_view kReportSchema = "1.0";
+inline constexpr std::string_view kReportSchema = "2.0";
 
-// Collectives of one kind on one communicator, or its sends or receives, all ranks together.
+// Collectives of one kind on the communicators of one name, or their sends or receives, all ranks
+// together.
 struct ReportTraffic {
-  std::string comm;
-  std::string comm_name;
+  std::string comm_name;   // or the id of one without a name
   std::string collective;  // or Send, Recv
   uint64_t ranks = 0;      // that were seen in it
   double operations = 0;
   double timed_operations = 0;
   double bytes = 0;
-  double busy_seconds = 0;   // waiting included
-  double least_seconds = 0;  // of the rank with the least time, which waits least; of sends 0
+  double busy_seconds = 0;  // waiting included
+  // Time of the rank with the least, which waits least; the mean of several communicators. 0 for
+  // sends.
+  double least_seconds = 0;
+
+  // Share of the time that its ranks waited.
+  double waiting_share() const {
+    const double least = static_cast<double>(ranks) * least_seconds;
+    return busy_seconds > 0 ? std::max(0.0, 1 - least / busy_seconds) : 0;
+  }
+};
+
+// Time in each step of the job, or of a rank of it.
+struct ReportMeasure {
+  std::string name;             // "step", "transfer in AllReduce of dp", "waiting in ..."
+  std::vector<double> seconds;  // in equal parts of the time, or in all of it
 };
 
 // An alert or a finding, or a rank that others waited for.
@@ -77,6 +94,10 @@ struct Report {
   std::vector<ReportEvent> events = {};      // by their begin
   std::vector<ReportFact> facts = {};        // by name; the most frequent value first
   std::vector<ReportLoss> losses = {};
+  // The operation that counts as a step: "step" as the ledger has them, or "AllReduce of dp";
+  // empty: nothing.
+  std::string step = {};
+  std::vector<ReportMeasure> measures = {};
   std::vector<std::string> warnings = {};  // why it may be incomplete
 
   double waiting_share() const { return gpu_seconds > 0 ? waiting_gpu_seconds / gpu_seconds : 0; }
@@ -84,7 +105,17 @@ struct Report {
   bool Differs(const ReportFact& fact) const;
 };
 
-// One line of JSON with its line feed. Texts in it are valid UTF-8 that a terminal only shows.
+// Labels of processes, by name and value: who has it.
+using FactTable = std::map<std::string, std::map<std::string, std::vector<std::string>>>;
+// As Report::facts.
+std::vector<ReportFact> FactsOf(FactTable table);
+// "AllReduce of dp".
+std::string NameOf(const ReportTraffic& traffic);
+// The rarest that is regular: an operation of it is a step where no steps are known. Null without.
+const ReportTraffic* RarestOf(const Report& report);
+
+// One line with its line feed. Texts in it become valid UTF-8 that a terminal only shows.
+std::string JsonLine(const nlohmann::json& json);
 std::string ReportJson(const Report& report);
 // A report that ReportJson() wrote, from a file that may be from anybody. Throws std::runtime_error
 // with one line where it is none.

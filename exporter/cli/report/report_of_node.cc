@@ -8,10 +8,9 @@
 #include <map>
 #include <set>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
-#include "exporter/findings/node_judge.h"
+#include "exporter/findings/late/late_candidates.h"
 #include "exporter/findings/words.h"
 #include "exporter/ledger/local_communicators.h"
 #include "exporter/text/version.h"
@@ -31,8 +30,6 @@ constexpr std::array<std::string_view, 13> kOfRank{
     "NODE_NAME",  "POD_UID",      "GROUP_RANK",       "SLURM_STEP_ID", "CONTAINER_NAME",
     "WORLD_SIZE", "SLURM_JOB_ID", "NCCL_EXPORTER_JOB"};
 
-using Ranks = std::vector<RankOnNode>;
-
 double Seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 collector::SizeClassSnapshot CountsOf(const CommunicatorSnapshot& communicator, size_t function) {
@@ -42,45 +39,12 @@ collector::SizeClassSnapshot CountsOf(const CommunicatorSnapshot& communicator, 
   return sum;
 }
 
-// In collectives that were timed.
-double CollectiveSeconds(const CommunicatorSnapshot& communicator) {
-  double seconds = 0;
-  for (size_t i = 0; i < kFunctionCount; ++i) {
-    if (!kFunctions[i].is_point_to_point)
-      seconds += Seconds(static_cast<int64_t>(CountsOf(communicator, i).busy_ns));
-  }
-  return seconds;
-}
-
-// Whether members differ in sends and receives, or are a pair that makes some: they join stages of
-// a pipeline, which are unequal by design.
-bool JoinsStages(const Ranks& ranks) {
-  constexpr double kAlike = 0.9;
-  std::vector<double> operations;
-  for (const RankOnNode& rank : ranks) {
-    double& sum = operations.emplace_back();
-    for (const CommunicatorSnapshot& communicator : rank.process->communicators) {
-      for (const FunctionTraits& function : kFunctions) {
-        if (function.is_point_to_point)
-          sum += static_cast<double>(
-              CountsOf(communicator, static_cast<size_t>(function.id)).operations);
-      }
-    }
-  }
-  const auto [least, most] = std::ranges::minmax(operations);
-  return most > 0 && (ranks.size() == 2 || least < kAlike * most);
-}
-
 int64_t EndOf(const ProcessSnapshot& process, int64_t now_ns) {
   if (process.is_alive) return now_ns;
   int64_t end_ns = process.start_realtime_ns;
   for (const CommunicatorSnapshot& communicator : process.communicators)
     end_ns = std::max(end_ns, communicator.last_progress_realtime_ns);
   return end_ns;
-}
-
-double LifeSeconds(const ProcessSnapshot& process, int64_t now_ns) {
-  return std::max(0.0, Seconds(EndOf(process, now_ns) - process.start_realtime_ns));
 }
 
 SampleLabels LabelsOf(const FoundRank& rank) {
@@ -95,17 +59,30 @@ SampleLabels LabelsOf(const FoundRank& rank) {
   return labels;
 }
 
-SampleLabels LabelsOf(const RankOnNode& rank) {
-  return LabelsOf(FoundRankOf(rank, Standing::kLate));
+// Sums have no parts of the time.
+void AddMeasures(double steps, Report& report) {
+  const ReportTraffic* const rarest = RarestOf(report);
+  if (steps <= 0 && rarest == nullptr) return;
+  report.step = steps > 0 ? "step" : NameOf(*rarest);
+  if (steps <= 0) steps = rarest->operations / static_cast<double>(rarest->ranks);
+  report.measures.push_back({report.step, {(report.to - report.from) / steps}});
+  for (const ReportTraffic& row : report.traffic) {
+    if (row.least_seconds <= 0) continue;
+    const double all = row.busy_seconds / static_cast<double>(row.ranks);
+    report.measures.push_back({"transfer in " + NameOf(row), {row.least_seconds / steps}});
+    report.measures.push_back({"waiting in " + NameOf(row), {(all - row.least_seconds) / steps}});
+  }
 }
 
 class OfNode {
  public:
   OfNode(const collector::NodeSnapshot& node, const Job& job, const Thresholds& thresholds)
-      : now_ns_(node.taken_realtime_ns), thresholds_(thresholds) {
+      : thresholds_(thresholds) {
+    node_.taken_realtime_ns = node.taken_realtime_ns;
     for (const ProcessSnapshot& process : node.processes) {
-      if (JobOf(process).labels != job.labels) continue;
-      processes_.push_back(&process);
+      if (JobOf(process).labels == job.labels) node_.processes.push_back(process);
+    }
+    for (const ProcessSnapshot& process : node_.processes) {
       for (const CommunicatorSnapshot& communicator : process.communicators) {
         if (communicator.has_identity)
           communicators_[CommunicatorKeyOf(process, communicator)].push_back(
@@ -133,113 +110,104 @@ class OfNode {
   void AddFacts(Report& report) const;
   void AddLosses(Report& report) const;
 
-  const int64_t now_ns_;
   const Thresholds& thresholds_;
-  std::vector<const ProcessSnapshot*> processes_;
-  std::map<collector::CommunicatorKey, Ranks> communicators_;
+  collector::NodeSnapshot node_;  // with the processes of the job
+  std::map<collector::CommunicatorKey, std::vector<RankOnNode>> communicators_;
 };
 
 void OfNode::AddTime(Report& report) const {
-  for (const ProcessSnapshot* const process : processes_) {
-    const double from = Seconds(process->start_realtime_ns);
+  const int64_t now_ns = node_.taken_realtime_ns;
+  for (const ProcessSnapshot& process : node_.processes) {
+    const double from = Seconds(process.start_realtime_ns);
+    const double to = std::max(from, Seconds(EndOf(process, now_ns)));
     report.from = report.from == 0 ? from : std::min(report.from, from);
-    report.to = std::max(report.to, Seconds(EndOf(*process, now_ns_)));
-    std::set<std::pair<int, std::string>> gpus;
-    for (const CommunicatorSnapshot& communicator : process->communicators)
-      gpus.emplace(communicator.gpu_index, communicator.gpu_uuid);
-    report.gpu_seconds +=
-        LifeSeconds(*process, now_ns_) * static_cast<double>(std::max<size_t>(gpus.size(), 1));
+    report.to = std::max(report.to, to);
+    std::set<GpuOfProcess> gpus;
+    for (const CommunicatorSnapshot& communicator : process.communicators)
+      gpus.insert(RankOnNode{&process, &communicator}.gpu());
+    report.gpu_seconds += (to - from) * static_cast<double>(std::max<size_t>(gpus.size(), 1));
   }
 }
 
 void OfNode::AddTraffic(Report& report) const {
+  std::map<std::pair<std::string, size_t>, std::pair<ReportTraffic, size_t>> rows;
   for (const auto& [key, ranks] : communicators_) {
+    const std::string& name = ranks.front().communicator->name;
     for (size_t i = 0; i < kFunctionCount; ++i) {
-      ReportTraffic row{.comm = fmt::format("{:016x}", key.id),
-                        .comm_name = ranks.front().communicator->name,
-                        .collective = std::string(kFunctions[i].name)};
+      const std::string of = name.empty() ? fmt::format("{:016x}", key.id) : name;
       std::vector<double> seconds;
       for (const RankOnNode& rank : ranks) {
         const collector::SizeClassSnapshot counts = CountsOf(*rank.communicator, i);
         if (!counts.IsUsed()) continue;
+        ReportTraffic& row = rows[{of, i}].first;
         row.operations += static_cast<double>(counts.operations);
         row.timed_operations += static_cast<double>(counts.timed_operations);
         row.bytes += static_cast<double>(counts.bytes);
         seconds.push_back(static_cast<double>(counts.busy_ns) / 1e9);
         row.busy_seconds += seconds.back();
       }
-      if (seconds.empty()) continue;
-      row.ranks = seconds.size();
-      if (!kFunctions[i].is_point_to_point) row.least_seconds = *std::ranges::min_element(seconds);
-      report.traffic.push_back(std::move(row));
+      if (seconds.empty() || kFunctions[i].is_point_to_point) continue;
+      auto& [row, communicators] = rows[{of, i}];
+      row.ranks += seconds.size();
+      row.least_seconds += std::ranges::min(seconds);
+      ++communicators;
     }
+  }
+  for (auto& [kind, counted] : rows) {
+    auto& [row, communicators] = counted;
+    row.comm_name = kind.first;
+    row.collective = kFunctions[kind.second].name;
+    row.least_seconds /= static_cast<double>(std::max<size_t>(communicators, 1));
+    report.traffic.push_back(std::move(row));
   }
   std::ranges::stable_sort(report.traffic, std::ranges::greater(), &ReportTraffic::busy_seconds);
 }
 
-// As the rules have it: a rank waits by what it spends in collectives beyond the rank with the
-// least time, and for that rank. Waits that the median rank does not share are jitter.
-// Communicators across nodes wait at the same time, so only the longest wait of a process counts.
 void OfNode::AddWaiting(Report& report) const {
-  std::map<const ProcessSnapshot*, std::pair<double, double>> waits;  // in nodes, across nodes
+  const double seconds = report.to - report.from;
+  if (!(seconds > 0)) return;
+  const LostInLife lost = LostInLifeOf(node_, static_cast<int64_t>(report.from * 1e9),
+                                       static_cast<int64_t>(report.to * 1e9), thresholds_);
+  report.knows_waiting = lost.gpus.gpus > 0;
+  report.waiting_gpu_seconds = lost.gpus.lost * seconds;
   std::map<const ProcessSnapshot*, ReportEvent> waited_for;
-  for (const auto& [key, ranks] : communicators_) {
-    if (ranks.size() < 2 || JoinsStages(ranks)) continue;
-    std::vector<std::pair<double, const RankOnNode*>> seconds;
-    for (const RankOnNode& rank : ranks)
-      seconds.emplace_back(CollectiveSeconds(*rank.communicator), &rank);
-    std::ranges::sort(seconds);
-    const double median =
-        (seconds[(seconds.size() - 1) / 2].first + seconds[seconds.size() / 2].first) / 2;
-    report.knows_waiting |= median > 0;
-    const auto& [least, late] = seconds.front();
-    const double life =
-        Seconds(EndOf(*late->process, now_ns_) - late->communicator->created_realtime_ns);
-    if (least <= 0 || median - least <= thresholds_.least_wait * life) continue;
-    ReportEvent& event =
-        waited_for.try_emplace(late->process, ReportEvent{.name = "", .labels = LabelsOf(*late)})
-            .first->second;
-    for (const auto& [own, rank] : seconds) {
-      auto& [within, across] = waits[rank->process];
-      const double before = within + across;
-      if (rank->communicator->nodes > 1)
-        across = std::max(across, own - least);
-      else
-        within += own - least;
-      event.gpu_seconds += within + across - before;
+  for (const auto& [key, gpus] : lost.gpus.by_rank) {
+    for (const RankOnNode& rank : communicators_.at(key.first)) {
+      if (rank.communicator->rank != key.second) continue;
+      ReportEvent& event = waited_for[rank.process];
+      event.labels = LabelsOf(FoundRankOf(rank, Standing::kLate));
+      event.gpu_seconds += gpus * seconds;
     }
   }
-  for (const auto& [process, wait] : waits)
-    report.waiting_gpu_seconds +=
-        std::min(wait.first + wait.second, LifeSeconds(*process, now_ns_));
   for (auto& [process, event] : waited_for) report.waited_for.push_back(std::move(event));
   std::ranges::stable_sort(report.waited_for, std::ranges::greater(), &ReportEvent::gpu_seconds);
+  AddMeasures(lost.steps, report);
 }
 
 void OfNode::AddFindings(const Judgement& judgement, Report& report) const {
   double hang = 0;
   for (const Finding& finding : judgement.findings) {
-    const auto& of = finding.communicator;
     // The daemon's answer has names as they are shown.
     const auto is_its = [&](const std::string& name, const char* label) {
       return PrintablePath(name) == PrintablePath(report.job.Label(label));
     };
-    if (!is_its(std::to_string(finding.uid), "uid") ||
-        !is_its(of ? of->job : finding.job_name, "nccl_job") ||
-        !is_its(of ? of->name_space : finding.name_space, "namespace"))
+    const JobKey of = JobKeyOf(finding);
+    if (!is_its(std::to_string(of.uid), "uid") || !is_its(of.job, "nccl_job") ||
+        !is_its(of.name_space, "namespace"))
       continue;
-    ReportEvent event{.name = std::string(finding.kind == FindingKind::kCount
-                                              ? "other"
-                                              : RowIn(kFindingKinds, finding.kind).name),
-                      .severity = std::string(RowIn(kSeverities, finding.severity).name),
-                      .text = finding.headline,
-                      .labels = {},
-                      .times = {{Seconds(finding.since_realtime_ns), Seconds(now_ns_)}}};
+    ReportEvent event{
+        .name = std::string(finding.kind == FindingKind::kCount
+                                ? "other"
+                                : RowIn(kFindingKinds, finding.kind).name),
+        .severity = std::string(RowIn(kSeverities, finding.severity).name),
+        .text = finding.headline,
+        .labels = {},
+        .times = {{Seconds(finding.since_realtime_ns), Seconds(node_.taken_realtime_ns)}}};
     for (const auto& [name, value] : finding.evidence)
       event.text += ' ' + name + ": " + value + '.';
     if (IsHang(finding.kind))
       hang = std::max(hang, static_cast<double>(finding.waiting.size() + finding.more_waiting) *
-                                Seconds(now_ns_ - finding.since_realtime_ns));
+                                Seconds(node_.taken_realtime_ns - finding.since_realtime_ns));
     for (const FoundRank& culprit : finding.culprits) {
       event.labels = LabelsOf(culprit);
       report.events.push_back(event);
@@ -254,13 +222,9 @@ void OfNode::AddFindings(const Judgement& judgement, Report& report) const {
 // A segment does not say when its process was killed. So it is not known whether operations that
 // were in flight then were a hang, or just under way: if a hang, who caused it.
 void OfNode::AddLastState(Report& report) const {
-  if (std::ranges::any_of(processes_, &ProcessSnapshot::is_alive)) return;
-  collector::NodeSnapshot node;
-  node.taken_realtime_ns = now_ns_;
-  for (const ProcessSnapshot* const process : processes_) {
-    node.processes.push_back(*process);
-    node.processes.back().is_alive = true;
-  }
+  if (std::ranges::any_of(node_.processes, &ProcessSnapshot::is_alive)) return;
+  collector::NodeSnapshot node = node_;
+  for (ProcessSnapshot& process : node.processes) process.is_alive = true;
   Judgement then = NodeJudge(thresholds_).Judge(node);
   std::erase_if(then.findings, [](const Finding& finding) { return !IsHang(finding.kind); });
   for (Finding& finding : then.findings) {
@@ -273,43 +237,28 @@ void OfNode::AddLastState(Report& report) const {
 }
 
 void OfNode::AddFacts(Report& report) const {
-  std::map<std::string, std::map<std::string, std::vector<std::string>>> facts;
+  FactTable facts;
   std::set<std::string> nodes;
-  for (const ProcessSnapshot* const process : processes_) {
-    nodes.insert(process->NodeName());
-    const std::string rank = process->numbers.global_rank
-                                 ? "global rank " + process->numbers.GlobalText()
-                                 : fmt::format("pid {}", process->pid);
-    const auto add = [&](std::string name, const std::string& value) {
-      facts[std::move(name)][value].push_back(rank);
-    };
-    add("plugin_version", process->plugin_version);
+  for (const ProcessSnapshot& process : node_.processes) {
+    nodes.insert(process.NodeName());
+    const std::string rank = process.numbers.global_rank
+                                 ? "global rank " + process.numbers.GlobalText()
+                                 : fmt::format("pid {}", process.pid);
+    facts["plugin_version"][process.plugin_version].push_back(rank);
     std::set<int> versions;
-    for (const CommunicatorSnapshot& communicator : process->communicators)
+    for (const CommunicatorSnapshot& communicator : process.communicators)
       versions.insert(communicator.nccl_version);
     for (const int version : versions) {
-      if (version > 0) add("nccl_version", NcclVersionText(version));
+      if (version > 0) facts["nccl_version"][NcclVersionText(version)].push_back(rank);
     }
-    for (const auto& [name, value] : process->identity) {
+    for (const auto& [name, value] : process.identity) {
       const bool is_label = name.starts_with(kUserLabelKey);
       if (std::ranges::find(kOfRank, name) == kOfRank.end())
-        add(is_label ? name.substr(kUserLabelKey.size()) : name, value);
+        facts[is_label ? name.substr(kUserLabelKey.size()) : name][value].push_back(rank);
     }
   }
   report.nodes = nodes.size();
-  for (auto& [name, values] : facts) {
-    const auto begin = static_cast<std::ptrdiff_t>(report.facts.size());
-    for (auto& [value, ranks] : values) {
-      const size_t processes = ranks.size();
-      if (ranks.size() > kMostListed) ranks.resize(kMostListed);
-      report.facts.push_back(
-          {.name = name, .value = value, .processes = processes, .on = std::move(ranks)});
-    }
-    std::stable_sort(
-        report.facts.begin() + begin, report.facts.end(),
-        [](const ReportFact& a, const ReportFact& b) { return a.processes > b.processes; });
-    report.facts[static_cast<size_t>(begin)].on.clear();
-  }
+  report.facts = FactsOf(std::move(facts));
 }
 
 void OfNode::AddLosses(Report& report) const {
@@ -317,8 +266,8 @@ void OfNode::AddLosses(Report& report) const {
     const LossTraits& loss = kLosses[i];
     if (loss.kind == LossKind::kUnmatched) continue;
     ReportLoss sum{.cause = std::string(loss.reason)};
-    for (const ProcessSnapshot* const process : processes_)
-      sum.operations += static_cast<double>(process->losses[i]);
+    for (const ProcessSnapshot& process : node_.processes)
+      sum.operations += static_cast<double>(process.losses[i]);
     if (sum.operations > 0) report.losses.push_back(std::move(sum));
   }
   std::ranges::stable_sort(report.losses, std::ranges::greater(), &ReportLoss::operations);

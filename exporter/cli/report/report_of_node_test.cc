@@ -62,12 +62,44 @@ TEST_F(ReportOfNodeTest, RanksWaitForTheOneWithTheLeastTime) {
 
 // Waits that the median rank does not share, and stages of a pipeline.
 TEST_F(ReportOfNodeTest, JitterAndPipelinesAreNoWaits) {
-  Count(3, 380);
+  Count(3, 397);
   EXPECT_EQ(Of().waiting_gpu_seconds, 0);
   Count(3, 100);
-  Count(2, 1, Function::kSend);
+  for (size_t i = 0; i < 3; ++i) Count(i, 400, Function::kSend);
   EXPECT_EQ(Of().waiting_gpu_seconds, 0);
-  EXPECT_FALSE(Of().knows_waiting);
+  EXPECT_TRUE(Of().waited_for.empty());
+}
+
+// The last rank of dp is late, and its two communicators across nodes wait for it at once.
+TEST_F(ReportOfNodeTest, AcrossNodesAStepWaitsOnce) {
+  HandMadeNode node(2);
+  for (const char* const name : {"dp", "world"}) {
+    node.AddCommunicator(name, {0, 1}, 4);
+    for (size_t i = 0; i < 2; ++i) {
+      for (const Function function : {Function::kAllReduce, Function::kReduceScatter})
+        node.Of(i, name).functions.Change(static_cast<size_t>(function)).sizes[3] = {
+            .operations = 36000,
+            .timed_operations = 36000,
+            .busy_ns = i == 1 ? 100'000'000'000u : 400'000'000'000u};
+    }
+  }
+  const Report report = ReportOfNode(node.node, {}, JobsOf(node.node).at(0), {}, "node-1");
+  EXPECT_NEAR(report.waiting_gpu_seconds, 300, 1) << "by the longest wait of a step";
+  ASSERT_EQ(report.waited_for.size(), 1u);
+  EXPECT_NEAR(report.waited_for[0].gpu_seconds, 300, 1);
+  EXPECT_EQ(report.step, "step");
+  ASSERT_FALSE(report.measures.empty());
+  EXPECT_NEAR(report.measures[0].seconds.at(0), 0.1, 1e-3);
+}
+
+TEST_F(ReportOfNodeTest, TimesPerStepAreThoseOfTheRarestCollectiveWhereNoStepsAreKnown) {
+  const Report report = Of();
+  EXPECT_EQ(report.step, "AllReduce of world");
+  ASSERT_EQ(report.measures.size(), 3u);
+  EXPECT_THAT(report.measures[0].seconds, testing::ElementsAre(3.6));
+  EXPECT_EQ(report.measures[1].name, "transfer in AllReduce of world");
+  EXPECT_THAT(report.measures[1].seconds, testing::ElementsAre(0.1));
+  EXPECT_THAT(report.measures[2].seconds, testing::ElementsAre(testing::DoubleNear(0.225, 1e-9)));
 }
 
 TEST_F(ReportOfNodeTest, AFindingOfTheJobIsAnEventForEachCulprit) {

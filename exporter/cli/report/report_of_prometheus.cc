@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -18,11 +19,13 @@ namespace {
 
 // Points of a chart, and of a search for the time in which the job ran.
 constexpr double kPoints = 240, kSearchPoints = 3000;
+// Parts of the time, whose differences are the noise of a measure.
+constexpr double kParts = 16;
 // Prometheus shows a value for this long. A gap of an alert that is longer ends it.
 constexpr double kLookback = 300;
 // GPUs that wait for a rank. Less is jitter.
 constexpr const char* kLeastWaitedFor = "0.05";
-constexpr size_t kMostRanks = 100, kMostNamed = 8, kMostDiffering = 8;
+constexpr size_t kMostRanks = 100;
 
 // Labels of nccl_rank_info that ranks, nodes and communicators have of their own.
 constexpr std::array kOfRank{"comm",       "comm_name",  "rank",          "timing_source",
@@ -44,6 +47,7 @@ class Asked {
     AddWaiting(report);
     AddEvents(report);
     AddTraffic(report);
+    AddMeasures(report);
     AddFacts(report);
     AddLosses(report);
     return report;
@@ -51,10 +55,14 @@ class Asked {
 
  private:
   Samples Ask(const std::string& query) const { return ask_(query, time_.to); }
-  // Points of an expression, so far apart.
+  // Points of an expression until then, so far apart.
+  Samples Steps(const std::string& expression, double step, double until) const {
+    return ask_(fmt::format("({})[{}ms:{}ms]", expression, Milliseconds(until - time_.from),
+                            Milliseconds(step)),
+                until);
+  }
   Samples Steps(const std::string& expression, double step) const {
-    return Ask(fmt::format("({})[{}ms:{}ms]", expression, Milliseconds(time_.seconds()),
-                           Milliseconds(step)));
+    return Steps(expression, step, time_.to);
   }
   static int64_t Milliseconds(double seconds) {
     return std::max<int64_t>(1, static_cast<int64_t>(seconds * 1e3));
@@ -68,8 +76,8 @@ class Asked {
   void AddWaiting(Report& report) const;
   void AddEvents(Report& report) const;
   void AddTraffic(Report& report) const;
+  void AddMeasures(Report& report) const;
   void AddFacts(Report& report) const;
-  void AddFact(const std::string& name, const Samples& counts, Report& report) const;
   void AddLosses(Report& report) const;
 
   const AskSamples& ask_;
@@ -79,6 +87,17 @@ class Asked {
   double until_;   // in which its last counts and its last alerts come
   double step_ = 1;
 };
+
+// Sets the name to that of communicators which have one, and to "/" and the id of the others.
+constexpr const char* kByName =
+    "label_replace(label_join({}, \"comm_name\", \"/\", \"comm_name\", \"comm\"), "
+    "\"comm_name\", \"$1\", \"comm_name\", \"(.+)/[0-9a-f]*\")";
+
+std::string NameOfCommunicator(const Sample& sample) {
+  const std::string& name = sample.Label("comm_name");
+  if (name.empty()) return sample.Label("comm");
+  return name.substr(name.starts_with('/') ? 1 : 0);
+}
 
 std::vector<Point> SumOf(const Samples& samples) {
   std::map<double, double> sums;
@@ -141,11 +160,13 @@ void Asked::FindTime(Report& report) {
 
 void Asked::AddWaiting(Report& report) const {
   const std::string waiting = fmt::format("job:nccl_waiting_gpu_seconds:rate{{{}}}", matchers_);
-  // The rules record it once in a minute, which may be more or less than a step.
-  report.waiting = SumOf(
-      Steps(fmt::format("avg_over_time({}{}) or {}", waiting, RangeText(step_), waiting), step_));
+  // The rules record it once in a minute, which may be more or less than a step. They look back, so
+  // the last waits come after the end.
+  report.waiting = SumOf(Steps(
+      fmt::format("avg_over_time({}{}) or {}", waiting, RangeText(step_), waiting), step_, until_));
   report.knows_waiting = !report.waiting.empty();
   report.waiting_gpu_seconds = TotalOf(report.waiting, step_);
+  std::erase_if(report.waiting, [&](const Point& point) { return point.time > report.to + step_; });
   for (const Sample& rank :
        Steps(fmt::format("sum by ({}) (comm_rank:nccl_waited_for_gpu_seconds:rate{{{}}}) > {}",
                          kWaitedFor, matchers_, kLeastWaitedFor),
@@ -209,24 +230,19 @@ Samples Asked::Counted(const std::string& names, const std::string& labels) cons
 }
 
 void Asked::AddTraffic(Report& report) const {
-  using Key = std::tuple<std::string, std::string>;  // communicator and collective
-  std::map<Key, ReportTraffic> rows;
-  const auto row_of = [&](const Sample& sample) -> ReportTraffic& {
+  std::map<std::pair<std::string, std::string>, std::pair<ReportTraffic, double>> rows;
+  const auto row_of = [&](const Sample& sample) -> auto& {
     const std::string& name = sample.Label("__name__");
     const std::string collective = name.starts_with("nccl_p2p_send")   ? "Send"
                                    : name.starts_with("nccl_p2p_recv") ? "Recv"
                                                                        : sample.Label("collective");
-    ReportTraffic& row = rows[{sample.Label("comm"), collective}];
-    row.comm = sample.Label("comm");
-    row.collective = collective;
-    return row;
+    return rows[{NameOfCommunicator(sample), collective}];
   };
   for (const Sample& sample :
        Counted("nccl_(collective|p2p_send|p2p_recv)_(operations|timed_operations|bytes|busy_"
                "seconds)_total",
                "comm, comm_name, collective")) {
-    ReportTraffic& row = row_of(sample);
-    row.comm_name = sample.Label("comm_name");
+    ReportTraffic& row = row_of(sample).first;
     const std::string& name = sample.Label("__name__");
     (name.ends_with("_bytes_total")              ? row.bytes
      : name.ends_with("_busy_seconds_total")     ? row.busy_seconds
@@ -235,65 +251,101 @@ void Asked::AddTraffic(Report& report) const {
   }
   const std::string busy = fmt::format("nccl_collective_busy_seconds_total{{{}}}", matchers_);
   const std::string by_rank = fmt::format(
-      "sum by (comm, collective, rank) (last_over_time({0}{1}) - (({0} offset {2}ms) or 0 * "
-      "last_over_time({0}{1})))",
+      "sum by (comm, comm_name, collective, rank) (last_over_time({0}{1}) - (({0} offset {2}ms) or "
+      "0 * last_over_time({0}{1})))",
       busy, LongRange(), Milliseconds(until_ - time_.from));
   const auto each = [&](const char* what) {
-    return ask_(fmt::format("{} by (comm, collective) ({})", what, by_rank), until_);
+    return ask_(fmt::format("{} by (comm, comm_name, collective) ({})", what, by_rank), until_);
   };
-  for (const Sample& sample : each("min"))
-    row_of(sample).least_seconds = std::max(0.0, sample.value);
+  for (const Sample& sample : each("min")) {
+    auto& [row, communicators] = row_of(sample);
+    row.least_seconds += std::max(0.0, sample.value);
+    ++communicators;
+  }
   for (const Sample& sample : each("count"))
-    row_of(sample).ranks = static_cast<uint64_t>(std::max(0.0, sample.value));
-  for (auto& [key, row] : rows) {
+    row_of(sample).first.ranks += static_cast<uint64_t>(std::max(0.0, sample.value));
+  for (auto& [kind, counted] : rows) {
+    auto& [row, communicators] = counted;
+    std::tie(row.comm_name, row.collective) = kind;
+    row.least_seconds /= std::max(communicators, 1.0);
     if (row.operations > 0) report.traffic.push_back(std::move(row));
   }
   std::ranges::stable_sort(report.traffic, std::ranges::greater(), &ReportTraffic::busy_seconds);
 }
 
-void Asked::AddFact(const std::string& name, const Samples& counts, Report& report) const {
-  std::map<std::string, double> values;
-  for (const Sample& sample : counts) values[sample.Label(name)] += sample.value;
-  std::vector<ReportFact> facts;
-  for (const auto& [value, processes] : values)
-    facts.push_back({.name = name, .value = value, .processes = static_cast<uint64_t>(processes)});
-  std::ranges::stable_sort(facts, std::ranges::greater(), &ReportFact::processes);
-  for (size_t i = 1; i < std::min(facts.size(), kMostDiffering); ++i) {
-    for (const Sample& rank : Ask(fmt::format(
-             "group by (global_rank, hostname) (last_over_time(nccl_rank_info{{{},{}={}}}{}))",
-             matchers_, name, Quoted(facts[i].value), Range()))) {
-      if (facts[i].on.size() == kMostNamed) break;
-      facts[i].on.push_back(rank.Label("global_rank").empty()
-                                ? rank.Label("hostname")
-                                : fmt::format("global rank {} on {}", rank.Label("global_rank"),
-                                              rank.Label("hostname")));
+// Prometheus divides the rates of a part by its steps. Communicators of one name are one row.
+void Asked::AddMeasures(Report& report) const {
+  const double part = time_.seconds() / kParts;
+  const auto rate = [&](const char* series, const std::string& more = "") {
+    return fmt::format("rate({}{{{}{}}}{})", series, matchers_, more, RangeText(part));
+  };
+  const auto add = [&](const std::string& name, const std::string& expression) {
+    for (const Sample& sample : Steps(expression, part)) {
+      ReportMeasure measure{.name = name, .seconds = {}};
+      if (!sample.labels.empty())
+        measure.name += NameOf(
+            {.comm_name = NameOfCommunicator(sample), .collective = sample.Label("collective")});
+      for (const Point& point : sample.points) {
+        // The first part begins before the time.
+        if (std::isfinite(point.value) && point.time - part >= time_.from - 1e-3)
+          measure.seconds.push_back(point.value);
+      }
+      if (!measure.seconds.empty()) report.measures.push_back(std::move(measure));
     }
+  };
+  std::string steps = fmt::format("min(max by (comm) ({}) > 0)", rate("nccl_rank_steps_total"));
+  add(report.step = "step", "1 / " + steps);
+  if (const ReportTraffic* const rarest = RarestOf(report);
+      report.measures.empty() && rarest != nullptr) {
+    const auto of = [&](const char* label) {
+      return rate("nccl_collective_operations_total",
+                  fmt::format(",collective={},{}={}", Quoted(rarest->collective), label,
+                              Quoted(rarest->comm_name)));
+    };
+    steps = fmt::format("(max(sum by (comm, rank) ({} or {})) > 0)", of("comm_name"), of("comm"));
+    add(report.step = NameOf(*rarest), "1 / " + steps);
   }
-  report.facts.insert(report.facts.end(), facts.begin(), facts.end());
+  if (report.measures.empty()) report.step.clear();
+  const std::string by = "by (comm, comm_name, collective)";
+  const std::string ranks = fmt::format("sum by (comm, comm_name, collective, rank) ({})",
+                                        rate("nccl_collective_busy_seconds_total"));
+  const std::string least = fmt::format("min {} ({})", by, ranks);
+  const auto per_step = [&](const std::string& of_communicators) {
+    return fmt::format("avg by (comm_name, collective) ({}) / scalar({})",
+                       fmt::format(kByName, of_communicators), steps);
+  };
+  add("transfer in ", per_step(least));
+  add("waiting in ", per_step(fmt::format("avg {} ({}) - {}", by, ranks, least)));
 }
 
 void Asked::AddFacts(Report& report) const {
-  const std::string info =
-      fmt::format("last_over_time(nccl_rank_info{{{}}}{})", matchers_, Range());
-  const Samples kinds =
-      Ask(fmt::format("count without ({}) (group without ({}) ({}))", fmt::join(kOfProcess, ", "),
-                      fmt::join(kOfRank, ", "), info));
-  std::set<std::string> names;
-  for (const Sample& kind : kinds) {
-    for (const auto& [name, value] : kind.labels) {
-      if (!job_.labels.contains(name) && name != "__name__") names.insert(name);
+  FactTable facts;
+  std::set<std::string> nodes, names;
+  const auto add = [&](const std::string& name, const Sample& process) {
+    const std::string& rank = process.Label("global_rank");
+    facts[name][process.Label(name)].push_back(
+        (rank.empty() ? "" : fmt::format("global rank {} on ", rank)) + process.Label("hostname"));
+  };
+  const Samples processes =
+      Ask(fmt::format("group without ({}) (last_over_time(nccl_rank_info{{{}}}{}))",
+                      fmt::join(kOfRank, ", "), matchers_, Range()));
+  for (const Sample& process : processes) {
+    nodes.insert(process.Label("hostname"));
+    for (const auto& [name, value] : process.labels) {
+      if (!job_.labels.contains(name) && name != "__name__" &&
+          std::ranges::count(kOfProcess, name) == 0)
+        names.insert(name);
     }
   }
-  for (const std::string& name : names) AddFact(name, kinds, report);
-  for (const Sample& sample :
-       Ask(fmt::format("count by (nccl_version) (group by (nccl_version, {}) "
-                       "(last_over_time(nccl_communicator_info{{{}}}{})))",
-                       "instance, pod, container, pid, global_rank", matchers_, Range())))
-    report.facts.push_back({.name = "nccl_version",
-                            .value = sample.Label("nccl_version"),
-                            .processes = static_cast<uint64_t>(sample.value)});
-  for (const Sample& sample : Ask(fmt::format("count(group by (hostname) ({}))", info)))
-    report.nodes = static_cast<uint64_t>(sample.value);
+  for (const Sample& process : processes) {
+    for (const std::string& name : names) add(name, process);
+  }
+  for (const Sample& process : Ask(fmt::format(
+           "group by (nccl_version, {}) (last_over_time(nccl_communicator_info{{{}}}{}))",
+           fmt::join(kOfProcess, ", "), matchers_, Range())))
+    add("nccl_version", process);
+  report.nodes = nodes.size();
+  report.facts = FactsOf(std::move(facts));
 }
 
 void Asked::AddLosses(Report& report) const {

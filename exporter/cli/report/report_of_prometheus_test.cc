@@ -22,14 +22,17 @@ constexpr double kNow = 1700000100;  // 2023-11-14T22:15:00Z
 constexpr double kBegin = kNow - 3600;
 constexpr double kStep = 15;  // the 240th part of the hour that the job ran
 
-constexpr const char *kJobs = "(group by (cluster, namespace, nccl_job, uid, slurm_job_name,",
-                     *kAlive = "count(nccl_process_halted{",
-                     *kWaiting = "avg_over_time(job:nccl_wait",
-                     *kWaitedFor = "comm_rank:nccl_waited_for", *kTargets = "group by (instance)",
-                     *kAlerts = "ALERTS{alertstate=\"firing\",alertname=~\"NCCL.+\",",
-                     *kDaemonAlerts = "NCCLExporter(Down|", *kKinds = "count without",
-                     *kTraffic = "nccl_(collective|p2p", *kLeast = "min by (comm, collective)",
-                     *kLosses = "(events_dropped|";
+constexpr const char
+    *kJobs = "(group by (cluster, namespace, nccl_job, uid, slurm_job_name,",
+    *kAlive = "count(nccl_process_halted{", *kWaiting = "avg_over_time(job:nccl_wait",
+    *kWaitedFor = "comm_rank:nccl_waited_for", *kTargets = "group by (instance)",
+    *kAlerts = "ALERTS{alertstate=\"firing\",alertname=~\"NCCL.+\",",
+    *kDaemonAlerts = "NCCLExporter(Down|", *kKinds = "group without",
+    *kTraffic = "nccl_(collective|p2p",
+    *kLeast =
+        "min by (comm, comm_name, collective) (sum by (comm, comm_name, collective, "
+        "rank) (last_over_time",
+    *kLosses = "(events_dropped|";
 
 // A Prometheus that answers a query by the text that it has. It knows job 4711 of 8 processes,
 // which ran for the last hour.
@@ -143,8 +146,12 @@ TEST_F(ReportOfPrometheusTest, TrafficIsCountedInTheTimeByCommunicatorAndFunctio
   count("nccl_collective_bytes_total", 1 << 20);
   count("nccl_collective_busy_seconds_total", 80);
   Add(kTraffic, {{"__name__", "nccl_p2p_send_operations_total"}, {"comm", "2"}}, 7);
-  Add(kLeast, {{"comm", "1"}, {"collective", "AllReduce"}}, 4);
-  Add("count by (comm, collective)", {{"comm", "1"}, {"collective", "AllReduce"}}, 8);
+  // Two communicators of one name.
+  for (const char* const comm : {"1", "3"}) {
+    const SampleLabels labels{{"comm", comm}, {"comm_name", "dp"}, {"collective", "AllReduce"}};
+    Add(kLeast, labels, comm == std::string("1") ? 3 : 5);
+    Add("count by (comm, comm_name, collective)", labels, 4);
+  }
   const ReportAnswer answer = Ask();
   ASSERT_EQ(answer.report->traffic.size(), 2u);
   const ReportTraffic& row = answer.report->traffic[0];
@@ -157,10 +164,62 @@ TEST_F(ReportOfPrometheusTest, TrafficIsCountedInTheTimeByCommunicatorAndFunctio
   EXPECT_THAT(text, HasSubstr("80 GPU s   60.0 %  800.00 ms  100.0 %\n"));
 }
 
+// Prometheus divides by the steps, here 2 in a second. The first part of the time begins before it.
+TEST_F(ReportOfPrometheusTest, MeasuresAreTimesPerStepInPartsOfTheTime) {
+  const double part = 3600.0 / 16;
+  const auto add = [&](const std::string& query, const SampleLabels& labels, double value) {
+    Sample sample{.labels = labels, .time = kNow, .value = value};
+    for (double time = kBegin; time <= kNow; time += part) sample.points.push_back({time, value});
+    answers_[query].push_back(std::move(sample));
+  };
+  add("1 / min(max by (comm) (rate(nccl_rank_steps_total", {}, 0.5);
+  const SampleLabels dp{{"comm_name", "dp"}, {"collective", "AllReduce"}},
+      unnamed{{"comm_name", "/7fe9"}, {"collective", "AllGather"}};
+  const std::string by = "by (comm, comm_name, collective";
+  const std::string least = "(min " + by + ") (sum " + by + ", rank) (rate";
+  add(least, dp, 0.1);
+  add(least, unnamed, 0.02);
+  const Report report = *Ask().report;
+  EXPECT_EQ(report.step, "step");
+  ASSERT_EQ(report.measures.size(), 3u);
+  EXPECT_EQ(report.measures[0].name, "step");
+  EXPECT_THAT(report.measures[0].seconds, testing::Each(0.5));
+  EXPECT_THAT(report.measures[0].seconds,
+              testing::SizeIs(testing::AllOf(testing::Ge(15), testing::Le(16))));
+  EXPECT_EQ(report.measures[1].name, "transfer in AllReduce of dp");
+  EXPECT_THAT(report.measures[1].seconds, testing::Each(0.1));
+  EXPECT_EQ(report.measures[2].name, "transfer in AllGather of 7fe9");
+}
+
+TEST_F(ReportOfPrometheusTest, WithoutStepsTheRarestCollectiveIsOne) {
+  const auto count = [&](const char* collective, double operations) {
+    Add(kTraffic,
+        {{"__name__", "nccl_collective_operations_total"},
+         {"comm", "1"},
+         {"collective", collective}},
+        operations);
+    Add("count by (comm, comm_name, collective)", {{"comm", "1"}, {"collective", collective}}, 8);
+  };
+  count("AllReduce", 80000);
+  count("AllGather", 8000);
+  count("Broadcast", 8);  // at the start
+  AddPoints(
+      "1 / (max(sum by (comm, rank) (rate(nccl_collective_operations_total{cluster=\"\","
+      "namespace=\"ai\",nccl_job=\"4711\",uid=\"1000\",collective=\"AllGather\"",
+      {}, kBegin, kNow, 3.6);
+  const Report report = *Ask().report;
+  EXPECT_EQ(report.step, "AllGather of 1");
+  ASSERT_EQ(report.measures.size(), 1u);
+  EXPECT_THAT(report.measures[0].seconds, testing::Each(3.6));
+}
+
 TEST_F(ReportOfPrometheusTest, LabelsThatDifferNameTheRanksOfTheRarerValue) {
-  Add(kKinds, {{"plugin_version", "0.1.0"}, {"team", "a"}, {"nccl_job", "4711"}}, 7);
-  Add(kKinds, {{"plugin_version", "0.0.9"}, {"team", "a"}, {"nccl_job", "4711"}}, 1);
-  Add("plugin_version=\"0.0.9\"", RankOf(5), 1);
+  for (int rank = 0; rank < 8; ++rank) {
+    SampleLabels labels =
+        RankOf(rank, {{"plugin_version", rank == 5 ? "0.0.9" : "0.1.0"}, {"team", "a"}});
+    labels.erase("gpu");
+    Add(kKinds, labels, 1);
+  }
   const ReportAnswer answer = Ask();
   ASSERT_EQ(answer.report->facts.size(), 3u) << "the job's own labels are none";
   EXPECT_EQ(answer.report->facts[0].value, "0.1.0");
@@ -190,7 +249,7 @@ TEST_F(ReportOfPrometheusTest, QueriesAreOfTheJobInTheTimeInWhichItRan) {
 
 TEST_F(ReportOfPrometheusTest, WithoutALabelJobsInTroubleComeFirst) {
   Add(kJobs, {{"nccl_job", "4712"}, {"uid", "1000"}}, 16);
-  Add("group by (cluster, namespace, nccl_job, uid, alertname, severity)",
+  Add("group by (cluster, namespace, nccl_job, uid, alertname)",
       {{"nccl_job", "4712"},
        {"uid", "1000"},
        {"alertname", "NCCLHangCulprit"},

@@ -48,22 +48,12 @@ constexpr std::string_view kOwnStyle = R"(
 std::string Escaped(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += c;
-    }
+    const std::string_view name = c == '&'   ? "&amp;"
+                                  : c == '<' ? "&lt;"
+                                  : c == '>' ? "&gt;"
+                                  : c == '"' ? "&quot;"
+                                             : std::string_view(&c, 1);
+    escaped += name;
   }
   return escaped;
 }
@@ -73,27 +63,21 @@ std::string_view PageStyle() {
       ->second;
 }
 
-// The field of a chart with its axes, as plot.js makes it.
-std::string Plot(const std::string& title, const std::string& keys, const std::string& ticks,
-                 const std::string& picture, const std::string& ends, size_t rows) {
-  return fmt::format(
-      "<figure class=\"plot{}\"{}><figcaption><span>{}</span><span>{}</span></figcaption>\n"
-      "<div class=\"ticks-y\">{}</div><div class=\"field\">{}</div><div class=\"ticks-x\">{}</div>"
-      "</figure>\n",
-      rows > 0 ? " ranks" : "", rows > 0 ? fmt::format(" style=\"--rows:{}\"", rows) : "",
-      Escaped(title), keys, ticks, picture, ends);
-}
-
 std::string Span(const std::string& text) { return "<span>" + Escaped(text) + "</span>"; }
 std::string Key(const char* kind, const char* text) {
   return fmt::format("<span class=\"key {}\">{}</span> ", kind, text);
 }
 
-std::string Picture(const std::string& title, double height, const std::string& shapes) {
+// A chart with its axes, as plot.js makes it. `rows`: of bars; 0: it has lines.
+std::string Plot(const std::string& title, const std::string& keys, const std::string& ticks,
+                 const std::string& shapes, const std::string& ends, size_t rows) {
   return fmt::format(
-      "<svg class=\"chart\" role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {} {}\" "
-      "preserveAspectRatio=\"none\">{}</svg>",
-      Escaped(title), kWidth, height, shapes);
+      "<figure class=\"plot{0}\"><figcaption>{1}<span>{2}</span></figcaption>\n"
+      "<div class=\"ticks-y\">{3}</div><div class=\"field\"><svg class=\"chart\" role=\"img\" "
+      "aria-label=\"{4}\" viewBox=\"0 0 {5} {6}\" preserveAspectRatio=\"none\">{7}</svg></div>"
+      "<div class=\"ticks-x\">{8}</div></figure>\n",
+      rows > 0 ? fmt::format(" ranks\" style=\"--rows:{}", rows) : "", Span(title), keys, ticks,
+      Escaped(title), kWidth, rows > 0 ? 10.0 * static_cast<double>(rows) : kHeight, shapes, ends);
 }
 
 double PositionOf(const Report& report, double time) {
@@ -121,79 +105,72 @@ std::string WaitingChart(const Report& report) {
   double top = 0;
   for (const Point& point : report.gpus) top = std::max(top, point.value);
   if (!(top > 0)) return "";
-  const std::string title = "GPUs of the job, and GPUs that wait";
   const std::string shapes = fmt::format(
       "<path class=\"grid\" d=\"M0,0H{0}M0,{1}H{0}\"/><path class=\"line soft\" "
       "d=\"{2}\"/><path class=\"line\" d=\"{3}\"/>",
       kWidth, kHeight / 2, PathOf(report, report.gpus, top), PathOf(report, report.waiting, top));
-  return Plot(title, Key("soft", "all") + Key("", "waiting"),
+  return Plot("GPUs of the job, and GPUs that wait", Key("soft", "all") + Key("", "waiting"),
               Span(fmt::format("{:.3g}", top)) + Span(fmt::format("{:.3g}", top / 2)) + Span("0"),
-              Picture(title, kHeight, shapes), TimeEnds(report), 0);
+              shapes, TimeEnds(report), 0);
 }
 
-struct Bar {
-  double from;
-  double to;
-  const char* kind;
-};
-struct Row {
-  std::string label;
-  std::vector<Bar> bars;
-};
-
-std::string RowsChart(const std::string& title, const std::string& keys, std::vector<Row> rows,
-                      const std::string& ends) {
-  if (rows.empty()) return "";
-  if (rows.size() > kMostChartRows) rows.resize(kMostChartRows);
-  constexpr double kLeast = 2;  // a short time is seen as well
-  std::string shapes, ticks;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    ticks += Span(rows[i].label);
-    for (const Bar& bar : rows[i].bars)
-      shapes += fmt::format(
-          "<rect class=\"bar {}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"7\"/>",
-          bar.kind, std::min(bar.from, kWidth - kLeast), 10.0 * static_cast<double>(i) + 1.5,
-          std::max(kLeast, bar.to - bar.from));
+// Rows of bars, each with its label; from the first on, as many as fit.
+class Rows {
+ public:
+  bool StartsRow(const std::string& label) {
+    if (count_ == kMostChartRows) return false;
+    ticks_ += Span(label);
+    ++count_;
+    return true;
   }
-  return Plot(title, keys, ticks, Picture(title, 10.0 * static_cast<double>(rows.size()), shapes),
-              ends, rows.size());
-}
+  void AddBar(double from, double to, const char* kind) {
+    constexpr double kLeast = 2;  // a short time is seen as well
+    shapes_ += fmt::format(
+        "<rect class=\"bar {}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"7\"/>", kind,
+        std::min(from, kWidth - kLeast), 10.0 * static_cast<double>(count_) - 8.5,
+        std::max(kLeast, to - from));
+  }
+  std::string Chart(const std::string& title, const std::string& keys,
+                    const std::string& ends) const {
+    return count_ == 0 ? "" : Plot(title, keys, ticks_, shapes_, ends, count_);
+  }
+
+ private:
+  std::string ticks_, shapes_;
+  size_t count_ = 0;
+};
 
 std::string EventsChart(const Report& report, const std::vector<ReportEvent>& events,
                         const std::string& title) {
-  std::vector<Row> rows;
+  Rows rows;
   for (const ReportEvent& event : events) {
     const std::string place = PlaceOf(event.labels);
-    Row row{
-        .label = Printable(event.name) + (event.name.empty() || place.empty() ? "" : ": ") + place,
-        .bars = {}};
-    const char* const kind = event.severity == "critical" ? "bad"
-                             : event.severity == "info"   ? "soft"
-                                                          : "";
+    const char* const colon = event.name.empty() || place.empty() ? "" : ": ";
+    if (event.times.empty() || !rows.StartsRow(Printable(event.name) + colon + place)) continue;
     for (const auto& [begin, end] : event.times)
-      row.bars.push_back({PositionOf(report, begin), PositionOf(report, end), kind});
-    if (!row.bars.empty()) rows.push_back(std::move(row));
+      rows.AddBar(PositionOf(report, begin), PositionOf(report, end),
+                  event.severity == "critical" ? "bad"
+                  : event.severity == "info"   ? "soft"
+                                               : "");
   }
-  return RowsChart(title, "", std::move(rows), TimeEnds(report));
+  return rows.Chart(title, "", TimeEnds(report));
 }
 
 std::string TrafficChart(const Report& report) {
+  Rows rows;
   double most = 0;
-  std::vector<Row> rows;
-  const std::vector<ReportTraffic> traffic = TrafficByName(report);
-  for (const ReportTraffic& row : traffic) most = std::max(most, row.busy_seconds);
-  if (!(most > 0)) return "";
-  for (const ReportTraffic& row : traffic) {
+  for (const ReportTraffic& row : report.traffic) most = std::max(most, row.busy_seconds);
+  for (const ReportTraffic& row : report.traffic) {
+    if (!(most > 0) || !rows.StartsRow(Printable(row.comm_name) + ' ' + Printable(row.collective)))
+      break;
     const double end = row.busy_seconds / most * kWidth;
-    const double transfer = row.least_seconds > 0 ? end * (1 - WaitingShareOf(row)) : end;
-    Row bars{.label = Printable(row.comm_name) + ' ' + Printable(row.collective),
-             .bars = {{0, transfer, ""}}};
-    if (transfer < end) bars.bars.push_back({transfer, end, "bad"});
-    rows.push_back(std::move(bars));
+    const double transfer = row.least_seconds > 0 ? end * (1 - row.waiting_share()) : end;
+    rows.AddBar(0, transfer, "");
+    if (transfer < end) rows.AddBar(transfer, end, "bad");
   }
-  return RowsChart("GPU time by communicator and function",
-                   Key("", "transfer") + Key("bad", "waiting for the last rank"), std::move(rows),
-                   Span("0") + Span(GpuTimeText(most)));
+  return rows.Chart("GPU time by communicator and function",
+                    Key("", "transfer") + Key("bad", "waiting for the last rank"),
+                    Span("0") + Span(GpuTimeText(most)));
 }
 
 std::string HtmlOf(const ReportTable& table) {

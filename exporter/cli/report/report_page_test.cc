@@ -33,8 +33,7 @@ Report Example(const std::string& name = "dp") {
     report.gpus.push_back({time, 8});
     report.waiting.push_back({time, 0.8});
   }
-  report.traffic = {{.comm = "1",
-                     .comm_name = name,
+  report.traffic = {{.comm_name = name,
                      .collective = "AllReduce",
                      .ranks = 8,
                      .operations = 1e6,
@@ -55,6 +54,8 @@ Report Example(const std::string& name = "dp") {
                     .times = {{kBegin + 90, kBegin + 600}}}};
   report.facts = {{.name = "team", .value = "a", .processes = 7},
                   {.name = "team", .value = name, .processes = 1, .on = {"global rank 5"}}};
+  report.step = "step";
+  report.measures = {{"step", {0.5, 0.51}}, {"transfer in AllReduce of " + name, {0.1}}};
   report.losses = {{.cause = "drift", .operations = 3}};
   report.warnings = {"store-1: timeout"};
   return report;
@@ -70,10 +71,10 @@ TEST(ReportTest, JsonIsReadAgainAsItWas) {
 // A file may be from anybody.
 TEST(ReportTest, AFileThatIsNoReportIsRefusedInOneLine) {
   std::string newer = ReportJson(Example());
-  newer.replace(newer.find("\"1.0\""), 5, "\"2.0\"");
+  newer.replace(newer.find("\"2.0\""), 5, "\"3.0\"");
   for (const std::string& text :
        {std::string(), std::string("{}"), std::string("[1"), std::string(100000, '['),
-        std::string(R"({"schema":1})"), std::string(R"({"schema":"1.0","source":"\n"})"), newer}) {
+        std::string(R"({"schema":1})"), std::string(R"({"schema":"2.0","source":"\n"})"), newer}) {
     try {
       ReportIn(text);
       ADD_FAILURE() << "is read: " << text;

@@ -62,18 +62,21 @@ TimeSpan TimeOf(const ReportRequest& request, double now) {
   return time;
 }
 
-ReportAnswer AnswerOfPrometheus(const ReportRequest& request, const AskPrometheus& ask,
-                                double now) {
-  ReportAnswer answer;
-  const AskSamples ask_and_note = [&](const std::string& query, double time) {
+AskSamples Noting(AskPrometheus ask, std::vector<std::string>& warnings) {
+  return [ask = std::move(ask), &warnings](const std::string& query, double time) {
     QueryAnswer part = ask(query, time);
     for (std::string& warning : part.warnings) {
-      if (answer.warnings.size() < kMostWarnings &&
-          std::ranges::count(answer.warnings, warning) == 0)
-        answer.warnings.push_back(std::move(warning));
+      if (warnings.size() < kMostWarnings && std::ranges::count(warnings, warning) == 0)
+        warnings.push_back(std::move(warning));
     }
     return std::move(part.samples);
   };
+}
+
+ReportAnswer AnswerOfPrometheus(const ReportRequest& request, const AskPrometheus& ask,
+                                double now) {
+  ReportAnswer answer;
+  const AskSamples ask_and_note = Noting(ask, answer.warnings);
   const TimeSpan time = TimeOf(request, now);
   answer.jobs = Matching(request.wanted, JobsOf(ask_and_note, request.wanted, time));
   if (answer.jobs.empty()) {

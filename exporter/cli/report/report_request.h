@@ -30,7 +30,9 @@ struct ReportRequest {
   std::optional<std::chrono::nanoseconds> since = {};
   bool is_of_segments = false;
   std::string daemon = {};
-  std::string file = {};  // a report that was written before; empty: none
+  std::string file = {};                   // a report that was written before; empty: none
+  std::vector<std::string> compared = {};  // of `report diff`: files or jobs
+  std::string by = "team";                 // of `report costs`
   bool is_json = false;
   std::string html_file = {};
 };
@@ -56,6 +58,8 @@ struct ReportAnswer {
   std::string Text(size_t columns) const;
   std::string Json() const;
 };
+// Asks, and adds what the server says about an incomplete answer, which outlives it.
+AskSamples Noting(AskPrometheus ask, std::vector<std::string>& warnings);
 // Throw std::runtime_error with one line if there is no such job, or no answer.
 ReportAnswer AnswerOfPrometheus(const ReportRequest& request, const AskPrometheus& ask, double now);
 ReportAnswer AnswerOfNode(const ReportRequest& request, const collector::NodeSnapshot& node,

@@ -22,6 +22,10 @@ struct ReportTable {
   std::vector<std::vector<std::string>> rows;
   size_t left_out = 0;  // rows beyond the most
 };
+// Without columns in which no row has a cell, and rows beyond the most.
+ReportTable Trimmed(ReportTable table, size_t most_rows);
+// Its lines, each with a line feed.
+std::string TableText(const ReportTable& table, size_t columns);
 // Those that have rows.
 std::vector<ReportTable> TablesOf(const Report& report, size_t most_rows);
 
@@ -36,11 +40,8 @@ std::vector<std::string> SummaryOf(const Report& report);
 std::string PlaceOf(const SampleLabels& labels);
 // "2023-11-14 22:15:03"; of the same day as `day` without the date.
 std::string MomentText(double time, double day = 0);
+std::string PercentText(double share);  // "10.0 %"; empty for what is not finite
 // "3.2 GPU h"; less than an hour is "12 GPU min".
 std::string GpuTimeText(double gpu_seconds);
-// Communicators of one name together, as "tp (64)", with all of their ranks.
-std::vector<ReportTraffic> TrafficByName(const Report& report);
-// Share of the time that its ranks waited, if each is compared with the one that took the least.
-double WaitingShareOf(const ReportTraffic& traffic);
 
 }  // namespace nccl_exporter::exporter

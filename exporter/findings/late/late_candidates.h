@@ -46,8 +46,21 @@ LateJudgement JudgeLateRanks(const NodeRates& rates, const Thresholds& threshold
 struct LostGpus {
   double lost = 0;  // GPU seconds per second; ranks that wait for a victim are among them
   size_t gpus = 0;  // of the job on this node, with time in kernels
+  std::map<RankKey, double> by_rank = {};  // of `lost` and more, by the rank that is waited for
 };
 
 std::map<JobKey, LostGpus> LostGpusOf(const NodeRates& rates, const Thresholds& thresholds);
+
+// Loss of a job in its life, and its steps: of the communicator across nodes with the fewest,
+// 0 if there is none.
+struct LostInLife {
+  LostGpus gpus = {};
+  double steps = 0;
+};
+
+// From segments alone, which have sums since their begin. `node` has the processes of one job,
+// those that have ended included; times are nanoseconds since the epoch, `from` before `to`.
+LostInLife LostInLifeOf(const collector::NodeSnapshot& node, int64_t from, int64_t to,
+                        const Thresholds& thresholds);
 
 }  // namespace nccl_exporter::exporter

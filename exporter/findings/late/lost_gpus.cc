@@ -62,6 +62,7 @@ std::vector<double> LostByRank(const PeerRates& peers, double least_wait) {
 struct GpuLoss {
   double in_line = 0;
   double beside = 0;
+  RankKey beside_for = {};  // that the longest one waits for
 };
 
 }  // namespace
@@ -71,6 +72,7 @@ std::map<JobKey, LostGpus> LostGpusOf(const NodeRates& rates, const Thresholds& 
   for (const PeerRates& peers : rates.peers) ++sources[peers.key];
   std::vector<GpuLoss> losses(rates.processes.size());
   std::map<JobKey, std::set<size_t>> gpus;
+  std::map<JobKey, LostGpus> jobs;
   for (const PeerRates& peers : rates.peers) {
     for (const RankRates& rank : peers.ranks) {
       if (rates.processes[rank.process].busy > 0) gpus[JobKeyOf(peers.key)].insert(rank.process);
@@ -78,22 +80,29 @@ std::map<JobKey, LostGpus> LostGpusOf(const NodeRates& rates, const Thresholds& 
     // Times of several sources are not compared.
     if (sources[peers.key] > 1 || (peers.is_pipeline && !peers.steps)) continue;
     const std::vector<double> lost = LostByRank(peers, thresholds.least_wait);
+    const auto least = static_cast<size_t>(std::ranges::min_element(lost) - lost.begin());
+    const RankKey waited_for{peers.key, peers.ranks[least].rank.communicator->rank};
     for (size_t i = 0; i < lost.size(); ++i) {
       GpuLoss& loss = losses[peers.ranks[i].process];
-      if (peers.steps) {
-        loss.beside = std::max(loss.beside, lost[i]);
-      } else {
+      if (lost[i] > 0 && !peers.steps) {
         loss.in_line += lost[i];
+        jobs[JobKeyOf(peers.key)].by_rank[waited_for] += lost[i];
+      } else if (lost[i] > loss.beside) {
+        loss.beside = lost[i];
+        loss.beside_for = waited_for;
       }
     }
   }
-  std::map<JobKey, LostGpus> jobs;
   for (const auto& [job, of_job] : gpus) {
     LostGpus& sum = jobs[job];
     sum.gpus = of_job.size();
-    for (const size_t gpu : of_job)
-      sum.lost += std::min(losses[gpu].in_line + losses[gpu].beside, 1.0);
+    for (const size_t gpu : of_job) {
+      const GpuLoss& loss = losses[gpu];
+      sum.lost += std::min(loss.in_line + loss.beside, 1.0);
+      if (loss.beside > 0) sum.by_rank[loss.beside_for] += loss.beside;
+    }
   }
+  std::erase_if(jobs, [&](const auto& entry) { return !gpus.contains(entry.first); });
   return jobs;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/cli/report/http_config.h"
+#include "exporter/cli/client/http_config.h"
 
 #include <gtest/gtest.h>
 

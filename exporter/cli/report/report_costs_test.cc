@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/cli/report/report_costs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+namespace nccl_exporter::exporter {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+constexpr double kNow = 1700000100, kDay = 86400, kStep = 60;  // a point a minute
+
+SampleLabels JobOf(const char* number, const char* team, const char* user) {
+  return {{"nccl_job", number}, {"uid", "1000"}, {"team", team}, {"slurm_job_user", user}};
+}
+SampleLabels With(SampleLabels labels, const char* cause) {
+  labels["cause"] = cause;
+  return labels;
+}
+
+// Two teams: one with jobs of 8 and 4 GPUs, and one with a job of 8, for a day.
+class ReportCostsTest : public testing::Test {
+ protected:
+  std::vector<CostRow> By(const std::string& by) {
+    const AskSamples ask = [&](const std::string& query, double time) {
+      EXPECT_EQ(time, kNow);
+      EXPECT_THAT(query, HasSubstr("[86400s:60s])"));
+      queries_.push_back(query);
+      return Answer(query);
+    };
+    return CostsOf(ask, by, {{"cluster", "a"}}, {.from = kNow - kDay, .to = kNow});
+  }
+  static Sample Hours(SampleLabels labels, double hours) {
+    return {.labels = std::move(labels), .time = kNow, .value = hours * 3600 / kStep};
+  }
+  Samples Answer(const std::string& query) const {
+    const auto has = [&](const char* text) { return query.find(text) != std::string::npos; };
+    if (is_empty_) return {};
+    if (query.starts_with("sum_over_time((job:nccl_job:info{cluster=\"a\"})["))
+      return {Hours(JobOf("1", "speech", "ann"), 192), Hours(JobOf("2", "speech", "bob"), 96),
+              Hours(JobOf("3", "vision", "ann"), 192)};
+    // The last alerts of a query are those that count in it.
+    const auto is_last = [&](const char* alerts) {
+      return has("group_right") && query.rfind("alertname=~") == query.find(alerts) - 11;
+    };
+    if (is_last("\"NCCLCollectiveHang\"")) return {Hours(JobOf("3", "vision", "ann"), 8)};
+    if (is_last("\"NCCLStragglerSuspect\""))
+      return {Hours(With(JobOf("1", "speech", "ann"), "cpu_wait"), 2)};
+    if (is_last("\"NCCLStragglerRank")) return {Hours(JobOf("2", "speech", "bob"), 1)};
+    if (!has("group_right")) return {Hours(JobOf("1", "speech", "ann"), 0.5)};
+    return {};
+  }
+
+  std::vector<std::string> queries_;
+  bool is_empty_ = false;
+};
+
+TEST_F(ReportCostsTest, HoursAreByTeamAndCauseAndTheFleetComesFirst) {
+  const std::vector<CostRow> rows = By("team");
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0].name, "all");
+  EXPECT_NEAR(rows[0].gpu_seconds, 480 * 3600, 1e-6);
+  EXPECT_NEAR(rows[0].lost_seconds, 11.5 * 3600, 1e-6);
+  EXPECT_EQ(rows[1].name, "vision");
+  EXPECT_THAT(rows[1].causes, ElementsAre(Pair("hang", 8 * 3600)));
+  EXPECT_EQ(rows[2].name, "speech");
+  EXPECT_THAT(rows[2].causes, ElementsAre(Pair("cpu_wait", 2 * 3600), Pair("late rank", 3600),
+                                          Pair("uneven work", 1800)));
+}
+
+TEST_F(ReportCostsTest, ByUserAndByJobTheyAreTheSameHours) {
+  const std::vector<CostRow> users = By("user"), jobs = By("job");
+  EXPECT_EQ(users.at(1).name, "ann");
+  EXPECT_NEAR(users[1].lost_seconds, 10.5 * 3600, 1e-6);
+  ASSERT_EQ(jobs.size(), 4u);
+  EXPECT_EQ(jobs[1].name, "job 3 of user 1000");
+  EXPECT_NEAR(jobs[0].lost_seconds, users[0].lost_seconds, 1e-6);
+}
+
+// So each wait has one cause.
+TEST_F(ReportCostsTest, WaitsOfOneCauseAreNoneOfTheNext) {
+  By("team");
+  ASSERT_EQ(queries_.size(), 6u);
+  for (size_t i = 2; i < queries_.size(); ++i)
+    EXPECT_THAT(queries_[i], HasSubstr("unless on (cluster, namespace, nccl_job, uid) topk by"));
+}
+
+TEST_F(ReportCostsTest, TextAndJson) {
+  const std::string text = CostsText(By("team"), 0);
+  EXPECT_EQ(text,
+            "WHO      GPU TIME        LOST  SHARE  OF ALL  BY CAUSE\n"
+            "all     480 GPU h  11.5 GPU h  2.4 %   2.4 %  hang 8 GPU h, cpu_wait 2 GPU h, late "
+            "rank 1 GPU h, uneven work 30 GPU min\n"
+            "vision  192 GPU h     8 GPU h  4.2 %   1.7 %  hang 8 GPU h\n"
+            "speech  288 GPU h   3.5 GPU h  1.2 %   0.7 %  cpu_wait 2 GPU h, late rank 1 GPU h, "
+            "uneven work 30 GPU min\n");
+  const auto json = nlohmann::json::parse(CostsJson(By("team")));
+  EXPECT_EQ(json[1]["name"], "vision");
+  EXPECT_NEAR(json[1]["causes"]["hang"].get<double>(), 8 * 3600, 1e-6);
+}
+
+TEST_F(ReportCostsTest, WithoutJobsItFails) {
+  is_empty_ = true;
+  EXPECT_THROW(By("job"), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace nccl_exporter::exporter
