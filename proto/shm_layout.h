@@ -26,8 +26,8 @@
 //                                Live.
 //   header.first_communicator    relaxed, at most once, before the first communicator of more than
 //                                one rank goes Live.
-//   header.chain       `name` before the flag kChainOpen, at most once; relaxed additions, and flags
-//                      that stay, by any thread.
+//   header.chain       `name` before the flag kChainOpen, at most once; relaxed additions, and
+//                      flags that stay, by any thread.
 //   slot.state         Claimed -> zeros and identity written -> Live (release); Closed (release) at
 //                      finalize. A closed slot is claimed again, with a higher generation, after
 //                      the retention time, or before if no other slot is left, and is never free
