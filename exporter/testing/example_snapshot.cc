@@ -45,7 +45,7 @@ collector::ProcessSnapshot TrainingProcess() {
                    .verbs_devices = 8}};
   process.chained = {.name = "Inspector", .lacks_kernel_events = true};
   process.chained_callbacks = 6400;
-  process.chained_ns = 250'000;
+  process.chained_ns = 250'000'000;
   process.losses[static_cast<size_t>(Loss::kInFlightFull)] = 2;
   process.losses[static_cast<size_t>(Loss::kForeignProcess)] = 7;
   process.losses[static_cast<size_t>(Loss::kZeroTimestamp)] = 1;
