@@ -192,7 +192,7 @@ void OfNode::AddFindings(const Judgement& judgement, Report& report) const {
       return PrintablePath(name) == PrintablePath(report.job.Label(label));
     };
     const JobKey of = JobKeyOf(finding);
-    if (!is_its(std::to_string(of.uid), "uid") || !is_its(of.job, "nccl_job") ||
+    if (!is_its(std::to_string(finding.uid), "uid") || !is_its(of.job, "nccl_job") ||
         !is_its(of.name_space, "namespace"))
       continue;
     ReportEvent event{
