@@ -414,7 +414,7 @@ TEST(OptionsTest, ADiffIsOfTwoAndCostsAreOfAWeek) {
   EXPECT_NE(ErrorOf({"report", "diff", "1", "2", "3"}), "");
   EXPECT_EQ(ErrorOf({"report", "costs", "--since=30d", "--by", "user", "--cluster=a"}), "");
   EXPECT_NE(ErrorOf({"report", "costs", "--by=node"}), "");
-  EXPECT_THAT(TextOf({"report", "costs", "--help"}), testing::HasSubstr("[team]"));
+  EXPECT_THAT(TextOf({"report", "costs", "--help"}), testing::HasSubstr("=team"));
 }
 
 TEST(OptionsTest, TheCommandThatIsGoneNamesItsSuccessor) {
