@@ -117,7 +117,7 @@ std::map<Kind, Sums> TrueSums(const json& truth) {
     for (const json& communicator : rank["communicators"]) {
       for (const auto& [function, counts] : communicator["functions"].items()) {
         for (const json& size : counts["sizes"]) {
-          Sums& sum = sums[{communicator["id"].get<std::string>(), function}];
+          Sums& sum = sums[{communicator["name"].get<std::string>(), function}];
           sum.operations += size["operations"].get<double>();
           sum.timed += size["timed_operations"].get<double>();
           sum.bytes += size["bytes"].get<double>();
@@ -134,7 +134,7 @@ void ExpectTraffic(const json& report, const std::map<Kind, Sums>& expected) {
   EXPECT_EQ(report["traffic"].size(), expected.size());
   for (const json& row : report["traffic"]) {
     const auto sum =
-        expected.find({row["comm"].get<std::string>(), row["collective"].get<std::string>()});
+        expected.find({row["comm_name"].get<std::string>(), row["collective"].get<std::string>()});
     ASSERT_NE(sum, expected.end()) << row;
     EXPECT_EQ(row["operations"], sum->second.operations) << row;
     EXPECT_EQ(row["timed_operations"], sum->second.timed) << row;
@@ -173,9 +173,9 @@ TEST_F(ReportTest, HasTheSimulatorsNumbersAfterTheEndFromAnySource) {
   // Both know the least time of a rank in each kind of collective.
   std::map<Kind, double> least;
   for (const json& row : by_node["traffic"])
-    least[{row["comm"], row["collective"]}] = row["least_seconds"];
+    least[{row["comm_name"], row["collective"]}] = row["least_seconds"];
   for (const json& row : by_prometheus["traffic"])
-    EXPECT_NEAR(row["least_seconds"].get<double>(), (least[{row["comm"], row["collective"]}]),
+    EXPECT_NEAR(row["least_seconds"].get<double>(), (least[{row["comm_name"], row["collective"]}]),
                 1e-6);
 
   // A frozen report says the same.
