@@ -60,7 +60,7 @@ inline void* Process::StartLaunch(void* context) {
   const Handle from = Handle::From(context);
   Communicator* communicator = Find(from);
   if (communicator == nullptr) return nullptr;
-  if (const int* const mask = communicator->OverriddenMask()) NoteMaskOverride(mask);
+  if (communicator->MayBeOverridden()) CheckMask(*communicator);
   if (NetworkTimer* const network = communicator->network()) network->BeginLaunch();
   const bool is_alone = kHasCallEvents && !LoadRelaxed(host_may_announce_);
   const uint64_t ticket =

@@ -169,11 +169,7 @@ void* Process::InitOwn(const InitRequest& request, int* mask, bool is_chained) {
   const uint32_t slot = communicators_.Claim(segment_, options_.retention_ns, &why);
   const bool is_alone = !communicators_.IsOverflow(slot);
   if (!is_alone) CountLoss(why);
-  bool is_overridden = false;
-  communicators_.ForEach([&](const Communicator& communicator) {
-    is_overridden |= communicator.OverriddenMask() == mask;
-  });
-  if (is_overridden) NoteMaskOverride(mask);
+  const bool is_overridden = EndIfOverridden(mask);
   if (!is_overridden) __atomic_store_n(mask, policy.mask | chained, __ATOMIC_RELAXED);
   // Before API v4 the number of nodes is not known: such a communicator costs memory only.
   if (is_alone && policy.may_time_network && request.nodes != 1) JoinNetwork(slot, mask, policy);
@@ -326,11 +322,19 @@ void Process::CountLoss(Loss loss) {
     AddRelaxed(segment_.header()->losses[static_cast<uint8_t>(loss)], 1);
 }
 
-void Process::NoteMaskOverride(const int* mask) {
-  StoreRelaxed(host_may_announce_, true);
-  communicators_.ForEach([mask](Communicator& communicator) {
-    if (communicator.WatchesMask(mask)) communicator.EndKernelTiming();
+bool Process::EndIfOverridden(const int* mask) {
+  bool is_overridden = false;
+  communicators_.ForEach([&](Communicator& communicator) {
+    if (communicator.OverriddenMask() != mask) return;
+    is_overridden = true;
+    StoreRelaxed(host_may_announce_, true);
+    communicator.EndKernelTiming();
   });
+  return is_overridden;
+}
+
+void Process::CheckMask(const Communicator& communicator) {
+  if (const int* const mask = communicator.OverriddenMask()) EndIfOverridden(mask);
 }
 
 }  // namespace nccl_exporter::plugin

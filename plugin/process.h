@@ -124,8 +124,9 @@ class Process {
   static void LeaveNetwork(Communicator& communicator);
 
   // Ends kernel timing where another program has changed the mask, once for each change: NCCL's
-  // host has stopped or begun to count.
-  [[gnu::cold]] void NoteMaskOverride(const int* mask);
+  // host has stopped or begun to count. Returns whether it has.
+  bool EndIfOverridden(const int* mask);
+  [[gnu::cold]] void CheckMask(const Communicator& communicator);
 
   static std::atomic<Process*> instance_;
 

@@ -54,7 +54,13 @@ class Communicator : public PartTracker {
   }
   // The stored value stays, for a thread that has just read the mask's address.
   void UnwatchMask() { StoreRelaxed(mask_, nullptr); }
-  bool WatchesMask(const int* mask) const { return LoadRelaxed(mask_) == mask; }
+  // A look at each launch. `OverriddenMask` decides: it knows the bits of a chained plugin.
+  bool MayBeOverridden() const {
+    const int* const mask = LoadRelaxed(mask_);
+    constexpr int kNetworkBit = 16;  // ProxyStep: our own (network_windows.h)
+    return mask != nullptr &&
+           (__atomic_load_n(mask, __ATOMIC_RELAXED) & ~kNetworkBit) != LoadRelaxed(stored_mask_);
+  }
   // The mask that is watched, if another program has changed it; else nullptr.
   const int* OverriddenMask() const {
     const int* const mask = LoadRelaxed(mask_);

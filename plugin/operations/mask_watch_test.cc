@@ -33,7 +33,21 @@ TEST_F(MaskWatchTest, TakesTheBitOfNetworkTimingForItsOwn) {
   communicator_->WatchMask(&mask_, kStored, kNetworkBit);
   mask_ = kStored | kNetworkBit;
   EXPECT_EQ(communicator_->OverriddenMask(), nullptr);
+  EXPECT_FALSE(communicator_->MayBeOverridden());
   mask_ = kOfSomebodyElse | kNetworkBit;
+  EXPECT_TRUE(communicator_->MayBeOverridden());
+  EXPECT_EQ(communicator_->OverriddenMask(), &mask_);
+}
+
+TEST_F(MaskWatchTest, LooksTwiceAtTheBitsOfAChainedPlugin) {
+  constexpr int kOfChained = 8;
+  communicator_->WatchMask(&mask_, kStored, kNetworkBit | kOfChained);
+  EXPECT_FALSE(communicator_->MayBeOverridden());
+  mask_ = kStored | kOfChained;
+  EXPECT_TRUE(communicator_->MayBeOverridden());
+  EXPECT_EQ(communicator_->OverriddenMask(), nullptr);
+  mask_ = kOfSomebodyElse | kOfChained;
+  EXPECT_TRUE(communicator_->MayBeOverridden());
   EXPECT_EQ(communicator_->OverriddenMask(), &mask_);
 }
 
@@ -41,15 +55,13 @@ TEST_F(MaskWatchTest, KnowsTheMaskOfItsOwnCopyAlone) {
   communicator_->WatchMask(&mask_, kStored, kNetworkBit);
   mask_of_other_copy_ = kOfSomebodyElse;
   EXPECT_EQ(communicator_->OverriddenMask(), nullptr);
-  EXPECT_TRUE(communicator_->WatchesMask(&mask_));
-  EXPECT_FALSE(communicator_->WatchesMask(&mask_of_other_copy_));
 }
 
 TEST_F(MaskWatchTest, LooksAtNoMaskOnceItsCommunicatorIsFinalized) {
   communicator_->WatchMask(&mask_, kStored, kNetworkBit);
   communicator_->UnwatchMask();
   mask_ = kOfSomebodyElse;
-  EXPECT_FALSE(communicator_->WatchesMask(&mask_));
+  EXPECT_FALSE(communicator_->MayBeOverridden());
   EXPECT_EQ(communicator_->OverriddenMask(), nullptr);
 }
 
