@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import fnmatch
 import json
+import os
 import re
 import sys
 import time
@@ -28,8 +29,15 @@ def add_flags(parser):
     parser.add_argument('--most-culprits', type=int, default=1, metavar='N', help='do nothing if a finding names more ranks (default: %(default)s)')
 
 
+def file_in_a_folder(path):
+    folder = os.path.dirname(path) or '.'
+    if not os.path.isdir(folder):
+        raise argparse.ArgumentTypeError(f'{folder} is no directory')
+    return path
+
+
 def add_history_flag(parser):
-    parser.add_argument('--history', required=True, metavar='FILE', help='where the actions are kept, which all that act share')
+    parser.add_argument('--history', required=True, type=file_in_a_folder, metavar='FILE', help='where the actions are kept, which all that act share')
 
 
 def job_of(finding):

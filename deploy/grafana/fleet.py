@@ -93,8 +93,8 @@ SINCE = Row('Since when?', [
 ])
 
 WHOSE = Row('Whose GPU hours?', [
-    table('GPU hours lost to waiting, by team and user',
-          'GPU hours in the time range, and those that ranks lost because they waited for each other. Team is a label of the job; account and '
+    table('GPU hours lost, by team and user',
+          'GPU hours in the time range, and those that were lost by waiting and by slow transfers. Team is a label of the job; account and '
           'user are those of Slurm. `nccl-exporter report costs` has the causes. Normal: a few per cent are lost.',
           [gpu_hours_of_owners(JOB), lost_hours_of_owners(JOB)],
           [Column('team', 'Team'), Column('slurm_job_account', 'Account'), Column('slurm_job_user', 'User'), Column('A', 'GPU hours', 'short'),

@@ -139,6 +139,8 @@ def gpu_hours_of_owners(selector):
 
 
 def lost_hours_of_owners(selector):
-    """Those that were lost by waiting."""
-    waiting = f'job:nccl_waiting_gpu_seconds:rate{{{selector}}} * on ({JOB_LABELS}) group_left ({OWNER_LABELS}) (0 * job:nccl_job:info{{{selector}}} + 1)'
-    return f'sum by ({OWNER_LABELS}) (sum_over_time(({waiting})[$__range:1m])) / 60'
+    """Those that were lost by waiting and by slow transfers."""
+    transfers = f'label_replace(job:nccl_slow_transfer_gpu_seconds:rate{{{selector}}}, "loss", "transfer", "", "")'
+    lost = f'sum by ({JOB_LABELS}) (job:nccl_waiting_gpu_seconds:rate{{{selector}}} or {transfers})'
+    of_owners = f'{lost} * on ({JOB_LABELS}) group_left ({OWNER_LABELS}) (0 * job:nccl_job:info{{{selector}}} + 1)'
+    return f'sum by ({OWNER_LABELS}) (sum_over_time(({of_owners})[$__range:1m])) / 60'

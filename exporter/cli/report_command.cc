@@ -175,7 +175,7 @@ void AddTimeFlags(CLI::App& app, ReportRequest& request) {
                 "last that has been. UTC.");
   CLI::Option* const from = AddMoment(app, "--from", request.from,
                                       "Begin of the time to report, likewise. 24 hours ago "
-                                      "without it.");
+                                      "without it, and seven days ago for costs.");
   CLI::Option* const to = AddMoment(app, "--to", request.to, "End of that time; now without it.");
   const auto store = [&request](const std::string& value) {
     request.since = ParseDuration(value);

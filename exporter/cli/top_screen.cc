@@ -111,6 +111,10 @@ void AddFindings(const Judgement& judgement, int64_t now_ns, size_t columns, Top
                     ClockText(worst.since_realtime_ns), AgeText(worst.since_realtime_ns, now_ns));
   }
   if (!cost.empty()) Append(Wrapped(cost, columns), {}, lines);
+  for (const auto& [name, value] : worst.evidence) {
+    if (name == "on its host meanwhile")  // late_findings.cc
+      Append(Wrapped(fmt::format("{}: {}.", Capital(name), value), columns), {}, lines);
+  }
   if (!worst.next.empty()) Append(Wrapped("Next: " + worst.next, columns), {}, lines);
   const size_t shown = std::min(kMostFindings, judgement.findings.size());
   for (size_t i = 1; i < shown; ++i)

@@ -194,6 +194,14 @@ TEST_F(TopInAHangTest, TheWorstFindingIsWholeOnASmallScreen) {
   EXPECT_EQ(lines[8], "3 further findings: --json lists all.");
 }
 
+TEST_F(TopInAHangTest, TheHostOfALateRankIsShown) {
+  judgement_.findings.front().evidence = {{"late by", "12 ms"},
+                                          {"on its host meanwhile", "waits for a CPU"}};
+  const std::vector<std::string> lines = Screen({.columns = 80, .rows = 24});
+  EXPECT_EQ(lines[4], "On its host meanwhile: waits for a CPU.");
+  EXPECT_EQ(lines[5], "Next: Look at its stack.");
+}
+
 TEST_F(TopInAHangTest, WhatMattersOfRanksIsKeptWhereItIsNarrow) {
   for (const size_t columns : {60, 80, 200}) {
     const std::vector<std::string> lines = Screen({.columns = columns, .rows = 24});

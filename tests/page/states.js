@@ -145,7 +145,7 @@ const states = {
         headline: 'Job 4712 waits for global rank 5 (GPU 5, pid 5831, node-1) since 23:38:44 UTC: it makes the other ranks of dp wait 10.6 % of the time.',
         cost: 'waiting costs 0.7 GPUs of 8 on this node', culprits: [foundRank('late', 5)], waiting: allBut(5).map((rank) => foundRank('waits', rank)), waiting_count: 7,
         evidence: [{ name: 'last to enter', value: '99 % of 1,200 operations' }, { name: 'late by', value: '11.2 ms on average' }, { name: 'arrivals of the last', value: '2 min' }],
-        next: 'Compare clocks, throttling and errors of GPU 5 with its peers, and look for other work on its CPUs.', runbook: 'NCCLStragglerRank',
+        next: 'Compare clocks, throttling and errors of GPU 5 with its peers, and look for other work on its CPUs. If all are equal, look at its own work by py-spy.', runbook: 'NCCLStragglerRank',
       })],
     });
   },

@@ -84,7 +84,7 @@ TEST_F(ReportTest, ShowsAJobAndRefusesInOneLine) {
   })) << shown.output
       << prometheus_->AllOutput();
   EXPECT_THAT(shown.output, HasSubstr("Job 4711 of user "));
-  EXPECT_THAT(shown.output, HasSubstr("No alert fired and nothing was found."));
+  EXPECT_THAT(shown.output, HasSubstr("No alert fired, and no finding has lasted."));
   EXPECT_THAT(shown.output, HasSubstr(", from Prometheus\n"));
   const json jobs = json::parse(Report({config, "--json"}).output);
   ASSERT_EQ(jobs["jobs"].size(), 1u);

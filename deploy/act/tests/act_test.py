@@ -138,9 +138,15 @@ class Slurm(Folder):
         for _ in range(2):
             done = self.run_script('act-slurm', finding(), '--drain', '--requeue')
             self.assertEqual((done.returncode, done.stderr), (0, ''))
-            self.assertIn('not without --do: scontrol update NodeName=gpu-node-7 State=DRAIN Reason=nccl-exporter 0123456789abcdef: Job 4711 hangs', done.stdout)
+            self.assertIn("not without --do: scontrol update NodeName=gpu-node-7 State=DRAIN 'Reason=nccl-exporter 0123456789abcdef: Job 4711 hangs", done.stdout)
             self.assertIn('not without --do: scontrol requeue 4711\n', done.stdout)
         self.assertEqual([], self.scontrol.changes())
+
+    def test_what_can_never_act_ends_before_it_waits(self):
+        for arguments, why in ((('--do',), 'give --drain, --requeue or both'), (('--drain', '--history', '/none/acted.jsonl'), '/none is no directory')):
+            done = self.run_script('act-slurm', finding(), *arguments)
+            self.assertEqual(2, done.returncode)
+            self.assertIn(why, done.stderr)
 
     def test_drains_and_requeues_once(self):
         done = self.run_script('act-slurm', finding('gpu-node-7.example.org'), '--drain', '--requeue', '--do')

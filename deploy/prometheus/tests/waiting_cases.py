@@ -4,6 +4,7 @@ from cluster import Cluster
 from jobs import data_parallel, pipeline, tensor_and_data_parallel
 
 JOB = 'job:nccl_waiting_gpu_seconds:rate'
+SLOW_TRANSFER = 'job:nccl_slow_transfer_gpu_seconds:rate'
 COMMUNICATORS = 'sum by (comm_name) (comm:nccl_waiting_gpu_seconds:rate)'
 WAITED_FOR = 'sum by (global_rank) (comm_rank:nccl_waited_for_gpu_seconds:rate)'
 MINUTE = 8
@@ -26,6 +27,13 @@ def each_other_rank_loses_the_lateness_once_and_the_late_rank_is_waited_for():
     return late(tensor_and_data_parallel(MINUTE)), MINUTE, of_job(15 * 0.2) | {
         COMMUNICATORS: [({'comm_name': name}, 3 * 0.2) for name in names],
         WAITED_FOR: [({'global_rank': rank}, gpus) for rank, gpus in waited_for.items()]}
+
+
+def a_slow_link_costs_the_time_of_transfers_beyond_that_of_the_past():
+    """16 ranks move data for 2.5 % of the time, and for 6.25 % on a link that has 0.4 of its speed."""
+    cluster = data_parallel(50)
+    cluster.communicators[0].speed = lambda t: 0.4 if t > 2160 else 1
+    return cluster, 50, {SLOW_TRANSFER: [(LABELS, 16 * (0.0625 - 0.025))], JOB: [(LABELS, 0)]}
 
 
 def a_late_rank_costs_the_same_by_rules_and_by_the_page():

@@ -14,7 +14,8 @@
 namespace nccl_exporter::exporter {
 namespace {
 
-constexpr double kPoints = 2000, kLeastStep = 60;  // of the time; the rules record once a minute
+constexpr double kStep = 60;     // the rules record once a minute
+constexpr double kPart = 86400;  // of the time, which a server sums in one query
 constexpr size_t kMostLines = 100;
 
 // Labels that only job:nccl_job:info has.
@@ -47,30 +48,35 @@ std::string NameOf(const std::string& by, const Sample& sample) {
 
 std::vector<CostRow> CostsOf(const AskSamples& ask, const std::string& by,
                              const SampleLabels& wanted, const TimeSpan& time) {
-  const double step = std::max(kLeastStep, time.seconds() / kPoints);
   const std::string matchers = Job{.labels = wanted}.Matchers();
   const std::string info = fmt::format("job:nccl_job:info{{{}}}", matchers);
   std::map<std::string, CostRow> rows;
   CostRow fleet{.name = "all"};
   // Calls `add` with the fleet, and with the row of each job.
   const auto sum = [&](const std::string& expression, const auto& add) {
-    for (const Sample& job :
-         ask(fmt::format("sum_over_time(({})[{:.0f}s:{:.0f}s])", expression, time.seconds(), step),
-             time.to)) {
-      add(fleet, job);
-      add(rows[NameOf(by, job)], job);
+    for (double from = time.from; from < time.to; from += kPart) {
+      const double to = std::min(from + kPart, time.to);
+      // Without its first second: some servers would count a moment between two parts in both.
+      for (const Sample& job : ask(fmt::format("sum_over_time(({})[{:.0f}s:{:.0f}s])", expression,
+                                               std::max(to - from - 1, kStep), kStep),
+                                   to)) {
+        add(fleet, job);
+        add(rows[NameOf(by, job)], job);
+      }
     }
   };
-  sum(info, [&](CostRow& row, const Sample& job) { row.gpu_seconds += job.value * step; });
+  sum(info, [&](CostRow& row, const Sample& job) { row.gpu_seconds += job.value * kStep; });
   if (rows.empty())
     throw std::runtime_error("there is no job in this time, or no rule records job:nccl_job:info");
   const auto add_lost = [&](const std::string& waiting, const std::string& name) {
     sum(fmt::format("({}) * on ({}) group_left ({}) (0 * {} + 1)", waiting, kJobList, kNames, info),
         [&](CostRow& row, const Sample& job) {
-          row.lost_seconds += job.value * step;
-          row.causes[name.empty() ? job.Label("cause") : name] += job.value * step;
+          row.lost_seconds += job.value * kStep;
+          row.causes[name.empty() ? job.Label("cause") : name] += job.value * kStep;
         });
   };
+  add_lost(fmt::format("job:nccl_slow_transfer_gpu_seconds:rate{{{}}}", matchers),
+           "slow transfers");
   std::string left = fmt::format("job:nccl_waiting_gpu_seconds:rate{{{}}} > 0", matchers);
   for (const Cause& cause : kCauses) {
     const std::string alerts = fmt::format(
@@ -94,8 +100,7 @@ std::vector<CostRow> CostsOf(const AskSamples& ask, const std::string& by,
 std::string CostsText(const std::vector<CostRow>& rows, size_t columns) {
   ReportTable table{
       .title = "",
-      .columns =
-          {{"WHO", true}, {"GPU TIME"}, {"LOST"}, {"SHARE"}, {"OF ALL"}, {"BY CAUSE", true, 1}},
+      .columns = {{"WHO", true}, {"GPU TIME"}, {"LOST"}, {"SHARE"}, {"OF ALL"}, {"BY CAUSE", true}},
       .rows = {}};
   for (const CostRow& row : rows) {
     std::vector<std::pair<double, std::string>> causes;

@@ -30,7 +30,7 @@ class ReportCostsTest : public testing::Test {
   std::vector<CostRow> By(const std::string& by) {
     const AskSamples ask = [&](const std::string& query, double time) {
       EXPECT_EQ(time, kNow);
-      EXPECT_THAT(query, HasSubstr("[86400s:60s])"));
+      EXPECT_THAT(query, HasSubstr("[86399s:60s])"));
       queries_.push_back(query);
       return Answer(query);
     };
@@ -45,6 +45,8 @@ class ReportCostsTest : public testing::Test {
     if (query.starts_with("sum_over_time((job:nccl_job:info{cluster=\"a\"})["))
       return {Hours(JobOf("1", "speech", "ann"), 192), Hours(JobOf("2", "speech", "bob"), 96),
               Hours(JobOf("3", "vision", "ann"), 192)};
+    if (has("job:nccl_slow_transfer_gpu_seconds:rate{cluster=\"a\"}"))
+      return {Hours(JobOf("3", "vision", "ann"), 1)};
     // The last alerts of a query are those that count in it.
     const auto is_last = [&](const char* alerts) {
       return has("group_right") && query.rfind("alertname=~") == query.find(alerts) - 11;
@@ -66,9 +68,9 @@ TEST_F(ReportCostsTest, HoursAreByTeamAndCauseAndTheFleetComesFirst) {
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[0].name, "all");
   EXPECT_NEAR(rows[0].gpu_seconds, 480 * 3600, 1e-6);
-  EXPECT_NEAR(rows[0].lost_seconds, 11.5 * 3600, 1e-6);
+  EXPECT_NEAR(rows[0].lost_seconds, 12.5 * 3600, 1e-6);
   EXPECT_EQ(rows[1].name, "vision");
-  EXPECT_THAT(rows[1].causes, ElementsAre(Pair("hang", 8 * 3600)));
+  EXPECT_THAT(rows[1].causes, ElementsAre(Pair("hang", 8 * 3600), Pair("slow transfers", 3600)));
   EXPECT_EQ(rows[2].name, "speech");
   EXPECT_THAT(rows[2].causes, ElementsAre(Pair("cpu_wait", 2 * 3600), Pair("late rank", 3600),
                                           Pair("uneven work", 1800)));
@@ -77,7 +79,7 @@ TEST_F(ReportCostsTest, HoursAreByTeamAndCauseAndTheFleetComesFirst) {
 TEST_F(ReportCostsTest, ByUserAndByJobTheyAreTheSameHours) {
   const std::vector<CostRow> users = By("user"), jobs = By("job");
   EXPECT_EQ(users.at(1).name, "ann");
-  EXPECT_NEAR(users[1].lost_seconds, 10.5 * 3600, 1e-6);
+  EXPECT_NEAR(users[1].lost_seconds, 11.5 * 3600, 1e-6);
   ASSERT_EQ(jobs.size(), 4u);
   EXPECT_EQ(jobs[1].name, "job 3 of user 1000");
   EXPECT_NEAR(jobs[0].lost_seconds, users[0].lost_seconds, 1e-6);
@@ -86,8 +88,8 @@ TEST_F(ReportCostsTest, ByUserAndByJobTheyAreTheSameHours) {
 // So each wait has one cause.
 TEST_F(ReportCostsTest, WaitsOfOneCauseAreNoneOfTheNext) {
   By("team");
-  ASSERT_EQ(queries_.size(), 6u);
-  for (size_t i = 2; i < queries_.size(); ++i)
+  ASSERT_EQ(queries_.size(), 7u);
+  for (size_t i = 3; i < queries_.size(); ++i)
     EXPECT_THAT(queries_[i], HasSubstr("unless on (cluster, namespace, nccl_job, uid) topk by"));
 }
 
@@ -95,14 +97,30 @@ TEST_F(ReportCostsTest, TextAndJson) {
   const std::string text = CostsText(By("team"), 0);
   EXPECT_EQ(text,
             "WHO      GPU TIME        LOST  SHARE  OF ALL  BY CAUSE\n"
-            "all     480 GPU h  11.5 GPU h  2.4 %   2.4 %  hang 8 GPU h, cpu_wait 2 GPU h, late "
-            "rank 1 GPU h, uneven work 30 GPU min\n"
-            "vision  192 GPU h     8 GPU h  4.2 %   1.7 %  hang 8 GPU h\n"
+            "all     480 GPU h  12.5 GPU h  2.6 %   2.6 %  hang 8 GPU h, cpu_wait 2 GPU h, late "
+            "rank 1 GPU h, slow transfers 1 GPU h, uneven work 30 GPU min\n"
+            "vision  192 GPU h     9 GPU h  4.7 %   1.9 %  hang 8 GPU h, slow transfers 1 GPU h\n"
             "speech  288 GPU h   3.5 GPU h  1.2 %   0.7 %  cpu_wait 2 GPU h, late rank 1 GPU h, "
             "uneven work 30 GPU min\n");
   const auto json = nlohmann::json::parse(CostsJson(By("team")));
   EXPECT_EQ(json[1]["name"], "vision");
   EXPECT_NEAR(json[1]["causes"]["hang"].get<double>(), 8 * 3600, 1e-6);
+}
+
+// A server sums a day at the step of the rules.
+TEST_F(ReportCostsTest, LongTimesAreAskedForByTheDay) {
+  std::vector<std::pair<std::string, double>> asked;
+  const AskSamples ask = [&](const std::string& query, double time) -> Samples {
+    asked.emplace_back(query.substr(0, query.find("{")) + query.substr(query.rfind("[")), time);
+    return {Hours(JobOf("1", "speech", "ann"), 24)};
+  };
+  const auto rows = CostsOf(ask, "team", {}, {.from = kNow - 2.5 * kDay, .to = kNow});
+  EXPECT_NEAR(rows[0].gpu_seconds, 3 * 24 * 3600, 1e-6);
+  asked.resize(3);
+  EXPECT_THAT(asked,
+              ElementsAre(Pair("sum_over_time((job:nccl_job:info[86399s:60s])", kNow - 1.5 * kDay),
+                          Pair("sum_over_time((job:nccl_job:info[86399s:60s])", kNow - 0.5 * kDay),
+                          Pair("sum_over_time((job:nccl_job:info[43199s:60s])", kNow)));
 }
 
 TEST_F(ReportCostsTest, WithoutJobsItFails) {

@@ -27,6 +27,7 @@ constexpr Least kOfSums{.of_measure = 0.05, .of_step = 0.01};
 // one of a thousand pairs.
 constexpr double kStandardErrors = 5;
 constexpr size_t kLeastParts = 4;
+constexpr double kManyTimes = 10;  // more than a percentage shows well
 
 struct Estimate {
   double value = 0;  // median of the parts
@@ -56,7 +57,9 @@ bool IsBeyondNoise(const Estimate& before, const Estimate& after, double step) {
 
 std::map<std::string, Estimate> EstimatesOf(const Report& report) {
   if (report.step.empty() || report.measures.empty())
-    throw std::runtime_error(fmt::format("{} has no time per step", report.job.Text()));
+    throw std::runtime_error(fmt::format("{} has no time per step from {} to {}: too few steps",
+                                         report.job.Text(), MomentText(report.from),
+                                         MomentText(report.to, report.from)));
   std::map<std::string, Estimate> estimates;
   for (const ReportMeasure& measure : report.measures)
     estimates[measure.name] = EstimateOf(measure.seconds);
@@ -90,7 +93,9 @@ std::string DiffText(const Report& before, const Report& after, size_t columns) 
   for (const auto& [name, was, is] : ChangesOf(before, after))
     table.rows.push_back({(is < was ? '-' : '+') + DurationText(std::abs(is - was)),
                           DurationText(was), DurationText(is),
-                          was > 0 ? fmt::format("{:+.1f} %", (is / was - 1) * 100) : "",
+                          was <= 0                ? ""
+                          : is > kManyTimes * was ? fmt::format("{:.0f} times", is / was)
+                                                  : fmt::format("{:+.1f} %", (is / was - 1) * 100),
                           PrintablePath(name)});
   return table.rows.empty() ? "" : TableText(table, columns);
 }

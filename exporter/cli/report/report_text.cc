@@ -225,7 +225,7 @@ std::vector<std::string> SummaryOf(const Report& report) {
   if (std::ranges::all_of(report.events, [](const ReportEvent& event) {
         return event.severity == "info" && !BeginOf(event).starts_with("a hang");
       }))
-    sentences.emplace_back("No alert fired and nothing was found.");
+    sentences.emplace_back("No alert fired, and no finding has lasted.");
   return sentences;
 }
 

@@ -115,7 +115,7 @@ Finding FindingOf(const std::vector<FoundLateRank>& all, const Thresholds& times
   if (!late.unusual.empty()) finding.evidence.emplace_back("on its host meanwhile", late.unusual);
   finding.next = fmt::format(
       "Compare clocks, throttling and errors of {} with its peers, and look for other work on its "
-      "CPUs.",
+      "CPUs. If all are equal, look at its own work by py-spy.",
       culprit.gpu_index >= 0 ? fmt::format("GPU {}", culprit.gpu_index) : "its GPU");
   finding.runbook = late.measures.is_straggler ? "NCCLStragglerRank" : "NCCLLastArriver";
   return finding;
