@@ -35,8 +35,8 @@ class JobFilterTest : public testing::Test {
   }
   std::vector<uint64_t> Pids(const Wanted& wanted) {
     std::vector<uint64_t> pids;
-    for (const auto& process : JobFilter{wanted}.Only(node_)->processes)
-      pids.push_back(process.pid);
+    const auto kept = JobFilter{wanted}.Only(node_);
+    for (const auto& process : kept->processes) pids.push_back(process.pid);
     return pids;
   }
 
