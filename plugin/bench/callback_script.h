@@ -136,7 +136,7 @@ class CallbackScript {
     return handle;
   }
   void StopChannel(void* handle, uint64_t gpu_ns) {
-    abi::StateArgs args{gpu_ns};
+    abi::StateArgs args{.pTimer = gpu_ns};
     table_.recordEventState(handle, abi::kStateKernelChStop, &args);
     table_.stopEvent(handle);
   }
@@ -155,7 +155,7 @@ class CallbackScript {
     return handle;
   }
   void EnterState(void* step, int state) {
-    abi::StateArgs args{1 << 19};
+    abi::StateArgs args{.transSize = 1 << 19};
     table_.recordEventState(step, state, &args);
   }
   void Stop(void* handle) { table_.stopEvent(handle); }

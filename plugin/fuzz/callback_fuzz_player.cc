@@ -54,7 +54,7 @@ void Player::Stop(int version, void* handle) {
 }
 
 void Player::Record(int version, void* handle, uint64_t gpu_ns) {
-  abi::StateArgs arguments{gpu_ns};
+  abi::StateArgs arguments{.pTimer = gpu_ns};
   const bool is_stamp = !bytes_.OneIn(16);
   TableOf(version).Record(handle, is_stamp ? abi::kStateKernelChStop : bytes_.Next(),
                           bytes_.OneIn(32) ? nullptr : &arguments);

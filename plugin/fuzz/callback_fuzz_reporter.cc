@@ -47,7 +47,7 @@ void Player::ReportInOrder(Member& member) {
     parts[channel] = Start(member.version, member.context, event);
   }
   AdvanceClock(200);
-  abi::StateArgs arguments{ClockNs()};
+  abi::StateArgs arguments{.pTimer = ClockNs()};
   for (uint32_t channel = 0; channel < channels; ++channel) {
     TableOf(member.version).Record(parts[channel], abi::kStateKernelChStop, &arguments);
     ++callbacks_;

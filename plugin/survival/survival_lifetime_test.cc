@@ -72,7 +72,7 @@ TEST_F(LifetimeSurvival, Survives32_EveryCallbackBeforeTheFirstInit) {
     ASSERT_STREQ(table->name, "nccl-exporter");
     auto event = Caller<kVersion>::Event(abi::kColl);
     void* slot = kOldContent;
-    abi::StateArgs args{1};
+    abi::StateArgs args{.pTimer = 1};
     EXPECT_EQ(table->startEvent(nullptr, &slot, &event), abi::kSuccess);
     EXPECT_EQ(slot, nullptr);
     EXPECT_EQ(table->stopEvent(kOldContent), abi::kSuccess);

@@ -171,7 +171,7 @@ struct Job {
       kernel.kernelCh = {channel, start_ns};
       void* handle = nullptr;
       table->startEvent(context, &handle, &kernel);
-      abi::StateArgs args{stop_ns};
+      abi::StateArgs args{.pTimer = stop_ns};
       table->recordEventState(handle, abi::kStateKernelChStop, &args);
       table->stopEvent(handle);
     }
