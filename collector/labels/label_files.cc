@@ -10,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <ranges>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -98,8 +99,8 @@ void LabelFiles::Read(const std::string& name, const Sight& sight) {
 
 void LabelFiles::Merge() {
   rules_.clear();
-  for (const auto& [name, file] : files_) {
-    for (const auto& [target, labels] : file.rules) rules_.insert_or_assign(target, labels);
+  for (const auto& [name, file] : files_ | std::views::reverse) {
+    for (const auto& [target, labels] : file.rules) AddLabels(labels, rules_[target]);
   }
 }
 

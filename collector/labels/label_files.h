@@ -25,8 +25,9 @@ class LabelFiles {
   explicit LabelFiles(std::string directory);
 
   // Reads the files that have changed: those whose names end with .json and begin with no dot. Sets
-  // ProcessSnapshot::site_labels. Where a file gives the same processes labels as another one, the
-  // later name wins.
+  // ProcessSnapshot::site_labels. Where several files have a rule with the same "match", processes
+  // have the labels of all: of labels with one name that of the file whose name is later, and if
+  // they are too many, those of later names.
   // A file that is wrong keeps its rules of before, and so do all files of a directory that is
   // wrong. Each fault is counted once as SegmentError::kBadLabels: until the file changes. Only
   // files of root and of the daemon's user are taken, which nobody else may write, in a directory

@@ -15,6 +15,9 @@
 namespace nccl_exporter::collector {
 namespace {
 
+using testing::Pair;
+using testing::UnorderedElementsAre;
+
 class LabelFilesTest : public testing::Test {
  protected:
   LabelFilesTest() { std::filesystem::create_directory(directory_); }
@@ -70,6 +73,25 @@ TEST_F(LabelFilesTest, TheLaterNameWinsAndOtherNamesAreLeftAlone) {
   PutTeam(".c.json", "hidden");
   PutTeam("d.json.tmp", "unfinished");
   EXPECT_EQ(Team(), "b");
+}
+
+// A later rule replaced the whole rule of an earlier file.
+TEST_F(LabelFilesTest, LabelsOfAllFilesReachAProcess) {
+  const auto put = [this](const std::string& name, const std::string& labels) {
+    Put(name, R"({"match": {"uid": 1000}, "labels": {)" + labels + "}}");
+  };
+  const auto labels = [this] { return Look().processes[0].site_labels; };
+  put("extension-a.json", R"("team": "a", "rack": "r1")");
+  put("extension-b.json", R"("team": "b", "cost_center": "c17")");
+  EXPECT_THAT(labels(), UnorderedElementsAre(Pair("team", "b"), Pair("rack", "r1"),
+                                             Pair("cost_center", "c17")));
+  std::filesystem::remove(directory_ + "/extension-b.json");
+  EXPECT_THAT(labels(), UnorderedElementsAre(Pair("team", "a"), Pair("rack", "r1")));
+  std::string eight;
+  for (char letter = 'a'; letter < 'i'; ++letter)
+    eight += std::string(eight.empty() ? "" : ", ") + '"' + letter + R"(": "x")";
+  put("extension-b.json", eight);
+  EXPECT_THAT(labels(), testing::AllOf(testing::SizeIs(8), testing::Each(Pair(testing::_, "x"))));
 }
 
 TEST_F(LabelFilesTest, AWrongFileKeepsItsLabelsAndIsCountedOnce) {

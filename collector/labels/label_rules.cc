@@ -82,6 +82,13 @@ LabelRules ParseLabelRules(std::string_view text) {
   return rules;
 }
 
+void AddLabels(const SiteLabels& more, SiteLabels& labels) {
+  for (const auto& label : more) {
+    if (std::ranges::count(labels, label.first, &SiteLabels::value_type::first) == 0)
+      labels.push_back(label);
+  }
+}
+
 SiteLabels LabelsOf(const ProcessSnapshot& process, const LabelRules& rules) {
   if (rules.empty()) return {};
   std::set<LabelTarget> targets{
@@ -98,12 +105,9 @@ SiteLabels LabelsOf(const ProcessSnapshot& process, const LabelRules& rules) {
   for (const LabelTarget& target : targets | std::views::reverse) {
     const auto rule = rules.find(target);
     if (rule == rules.end()) continue;
-    for (const auto& label : rule->second) {
-      const bool is_new =
-          std::ranges::count(labels, label.first, &SiteLabels::value_type::first) == 0;
-      if (is_new && labels.size() < kMostUserLabels) labels.push_back(label);
-    }
+    AddLabels(rule->second, labels);
   }
+  labels.resize(std::min(labels.size(), kMostUserLabels));
   return labels;
 }
 

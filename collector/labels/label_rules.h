@@ -34,6 +34,9 @@ using LabelRules = std::map<LabelTarget, SiteLabels>;
 // The rules in `text`. Throws std::runtime_error with what is wrong with it in words.
 LabelRules ParseLabelRules(std::string_view text);
 
+// Adds labels of names that `labels` does not have yet.
+void AddLabels(const SiteLabels& more, SiteLabels& labels);
+
 // Labels that `rules` give to `process`: at most kMostUserLabels, each name once.
 SiteLabels LabelsOf(const ProcessSnapshot& process, const LabelRules& rules);
 
