@@ -2,12 +2,15 @@
 /*
  * site-labels: labels of processes by a table of the site. Setting `file`: CSV, read again when it
  * changes. Its first line has names: first that of a label of nccl_rank_info, such as hostname or
- * nccl_job, then those of the labels that it gives. Fields have no quotes and no commas.
+ * nccl_job, then those of the labels that it gives. Each other line has as many fields and another
+ * key; an empty field gives no label. Quotes are those of RFC 4180, without line breaks. A table
+ * that is wrong is refused whole.
  *
  *   nccl_job,team,cost_center
- *   4711,speech,c17
+ *   4711,"speech, audio",c17
  */
 #define _POSIX_C_SOURCE 200809L
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +20,11 @@
 
 #define MOST_COLUMNS 9 /* the key and eight labels */
 #define MOST_BYTES (16l << 20)
+#define NAME "0123456789_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 struct row {
-  char* fields[MOST_COLUMNS]; /* in the text; NULL where the row ends before */
+  char* fields[MOST_COLUMNS]; /* in the text */
+  size_t line;
 };
 
 struct table {
@@ -32,7 +37,8 @@ struct table {
 struct site_labels {
   const nccl_ext_host* host;
   const char* file;
-  struct timespec modified;
+  long long seen[5]; /* signs of a change: error, inode, bytes and time of change */
+  int is_key_known;  /* a process has the label of the key, or it is logged that none has it */
   struct table table;
 };
 
@@ -46,66 +52,120 @@ static int compare(const void* one, const void* other) {
   return strcmp(((const struct row*)one)->fields[0], ((const struct row*)other)->fields[0]);
 }
 
-/* Takes a line apart in its place. */
-static size_t split(char* line, struct row* row) {
-  size_t columns = 0;
-  for (char* field = line; field != NULL && columns < MOST_COLUMNS;) {
-    char* const comma = strchr(field, ',');
-    if (comma != NULL) *comma = '\0';
-    row->fields[columns++] = field;
-    field = comma == NULL ? NULL : comma + 1;
+/* Takes a line apart in its place. Returns its fault, or NULL. */
+static const char* split(char* in, struct row* row, size_t* columns) {
+  char end = ',';
+  for (*columns = 0; end == ','; ++*columns) {
+    if (*columns == MOST_COLUMNS) return "more than 9 fields";
+    char* out = row->fields[*columns] = in;
+    if (*in != '"') {
+      out = in += strcspn(in, ",\"");
+    } else {
+      do {
+        for (++in; *in != '"' && *in != '\0';) *out++ = *in++;
+        if (*in++ == '\0') return "a quote without its end";
+        if (*in == '"') *out++ = '"'; /* two are one of the text */
+      } while (*in == '"');
+    }
+    end = *in++;
+    if (end != ',' && end != '\0') return "a quote in the middle of a field";
+    *out = '\0';
   }
-  return columns;
+  return NULL;
 }
 
-/* 0 if there is no such file, no memory, too much text, or no line with two names. */
-static int read_table(const char* path, struct table* table) {
-  FILE* const file = fopen(path, "re");
-  if (file == NULL) return 0;
-  *table = (struct table){0};
+/* The fault of a row with this many fields, or NULL. */
+static const char* fault_of(const struct table* table, const struct row* row, size_t columns) {
+  if (row != table->rows)
+    return columns != table->columns ? "another number of fields than in the first line"
+           : *row->fields[0] == '\0' ? "no key"
+                                     : NULL;
+  for (size_t i = 0; i < columns; ++i) {
+    const char* const name = row->fields[i];
+    if (*name <= '9' || name[strspn(name, NAME)] != '\0') return "a field that is no label's name";
+    for (size_t j = 0; j < i; ++j)
+      if (strcmp(name, row->fields[j]) == 0) return "a name for the second time";
+  }
+  return columns < 2 ? "fewer than two names" : NULL;
+}
+
+/* Takes the text apart in its place. Returns its fault and the line, or NULL. */
+static const char* parse(struct table* table, size_t* line) {
+  for (char *at = table->text, *next; *at != '\0'; at = next) {
+    next = at + strcspn(at, "\n");
+    if (next > at && next[-1] == '\r') next[-1] = '\0';
+    if (*next == '\n') *next++ = '\0';
+    ++*line;
+    if (*at == '\0') continue;
+    struct row* const row = &table->rows[table->count];
+    row->line = *line;
+    size_t columns;
+    const char* fault = split(at, row, &columns);
+    if (fault == NULL) fault = fault_of(table, row, columns);
+    if (fault != NULL) return fault;
+    if (table->count++ == 0) table->columns = columns;
+  }
+  *line = 0;
+  if (table->count == 0) return "is empty";
+  qsort(table->rows + 1, table->count - 1, sizeof *table->rows, compare);
+  for (size_t i = 2; i < table->count; ++i) {
+    const struct row *const one = &table->rows[i - 1], *const other = &table->rows[i];
+    *line = one->line > other->line ? one->line : other->line;
+    if (compare(one, other) == 0) return "a key for the second time";
+  }
+  return NULL;
+}
+
+/* Returns the fault of the file and the line, 0 for all of it, or NULL. */
+static const char* read_table(FILE* file, struct table* table, size_t* line) {
   table->text = malloc(MOST_BYTES + 1);
-  const size_t bytes = table->text == NULL ? 0 : fread(table->text, 1, MOST_BYTES, file);
-  fclose(file);
-  if (bytes == 0 || bytes == MOST_BYTES) return free_table(table), 0;
+  if (table->text == NULL) return strerror(errno);
+  const size_t bytes = fread(table->text, 1, MOST_BYTES, file);
+  if (ferror(file)) return strerror(errno);
+  if (bytes == MOST_BYTES) return "has 16 MiB or more";
   table->text[bytes] = '\0';
+  if (strlen(table->text) != bytes) return "is no text";
   size_t lines = 1;
   for (const char* at = table->text; (at = strchr(at, '\n')) != NULL; ++at) ++lines;
   table->rows = calloc(lines, sizeof *table->rows);
-  if (table->rows == NULL) return free_table(table), 0;
-  char* rest = table->text;
-  for (char* line; (line = strtok_r(rest, "\r\n", &rest)) != NULL;) {
-    const size_t columns = split(line, &table->rows[table->count]);
-    if (table->count++ == 0) table->columns = columns;
-  }
-  if (table->count == 0 || table->columns < 2) return free_table(table), 0;
-  qsort(table->rows + 1, table->count - 1, sizeof *table->rows, compare);
-  return 1;
+  return table->rows == NULL ? strerror(errno) : parse(table, line);
 }
 
 static void reload(struct site_labels* self) {
-  struct stat status;
-  if (stat(self->file, &status) != 0) return; /* what was read before stays */
-  if (status.st_mtim.tv_sec == self->modified.tv_sec &&
-      status.st_mtim.tv_nsec == self->modified.tv_nsec)
-    return;
-  self->modified = status.st_mtim;
-  struct table table;
-  if (!read_table(self->file, &table)) {
-    self->host->log(self->host->data, 1,
-                    "the table is empty, too long or cannot be read; the last one stays");
-    return;
+  FILE* const file = fopen(self->file, "re");
+  struct stat status = {0};
+  const int error = file == NULL || fstat(fileno(file), &status) != 0 ? errno : 0;
+  const long long sight[] = {error, (long long)status.st_ino, status.st_size, status.st_ctim.tv_sec,
+                             status.st_ctim.tv_nsec};
+  if (memcmp(sight, self->seen, sizeof sight) != 0) {
+    memcpy(self->seen, sight, sizeof sight);
+    struct table table = {0};
+    size_t line = 0;
+    const char* const fault = error != 0 ? strerror(error) : read_table(file, &table, &line);
+    if (fault == NULL) {
+      free_table(&self->table);
+      self->table = table;
+      self->is_key_known = 0;
+    } else {
+      char text[512], place[32] = "";
+      if (line != 0) snprintf(place, sizeof place, "line %zu has ", line);
+      snprintf(text, sizeof text, "%.300s: %s%s; %s", self->file, place, fault,
+               self->table.count == 0 ? "there is no table" : "the last table stays");
+      self->host->log(self->host->data, 1, text);
+      free_table(&table);
+    }
   }
-  free_table(&self->table);
-  self->table = table;
+  if (file != NULL) fclose(file);
 }
 
 /* The row of a process, or NULL. */
-static const struct row* row_of(const struct site_labels* self, const nccl_ext_snapshot* snapshot,
+static const struct row* row_of(struct site_labels* self, const nccl_ext_snapshot* snapshot,
                                 size_t process) {
-  if (self->table.count < 2) return NULL;
+  if (self->table.count == 0) return NULL;
   const char* const key =
       self->host->process_label(snapshot, process, self->table.rows[0].fields[0]);
   if (key == NULL) return NULL;
+  self->is_key_known = 1;
   const struct row wanted = {.fields = {(char*)key}};
   return bsearch(&wanted, self->table.rows + 1, self->table.count - 1, sizeof wanted, compare);
 }
@@ -128,23 +188,32 @@ static nccl_ext_status partition(void* self, const nccl_ext_snapshot* snapshot,
                                  nccl_ext_claims* claims) {
   struct site_labels* const site = self;
   reload(site);
-  for (size_t i = 0; i < site->host->processes(snapshot); ++i) {
-    if (row_of(site, snapshot, i) == NULL) continue;
-    for (size_t column = 1; column < site->table.columns; ++column)
-      site->host->claim_label(claims, i, site->table.rows[0].fields[column]);
+  const size_t processes = site->host->processes(snapshot);
+  for (size_t i = 0; i < processes; ++i) {
+    const struct row* const row = row_of(site, snapshot, i);
+    for (size_t column = 1; row != NULL && column < site->table.columns; ++column) {
+      if (*row->fields[column] != '\0')
+        site->host->claim_label(claims, i, site->table.rows[0].fields[column]);
+    }
+  }
+  if (site->table.count != 0 && processes != 0 && !site->is_key_known) {
+    char text[512];
+    snprintf(text, sizeof text, "%.300s: no process has the label %.64s, the table's key",
+             site->file, site->table.rows[0].fields[0]);
+    site->host->log(site->host->data, 1, text);
+    site->is_key_known = 1;
   }
   return NCCL_EXT_OK;
 }
 
 static nccl_ext_status compile(void* self, const nccl_ext_snapshot* snapshot,
                                nccl_ext_output* output) {
-  const struct site_labels* const site = self;
+  struct site_labels* const site = self;
   for (size_t i = 0; i < site->host->processes(snapshot); ++i) {
     const struct row* const row = row_of(site, snapshot, i);
     for (size_t column = 1; row != NULL && column < site->table.columns; ++column) {
-      const char* const value = row->fields[column];
-      if (value != NULL && *value != '\0')
-        site->host->set_label(output, i, site->table.rows[0].fields[column], value);
+      if (*row->fields[column] != '\0')
+        site->host->set_label(output, i, site->table.rows[0].fields[column], row->fields[column]);
     }
   }
   return NCCL_EXT_OK;
