@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The smallest extension that gives a label and a family. docs/extensions.md explains each line. */
+/* The smallest extension that gives a label and a family. docs/extensions.md explains the parts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +24,7 @@ static nccl_ext_status create(const nccl_ext_host* host, void** self) {
 static nccl_ext_status partition(void* self, const nccl_ext_snapshot* snapshot,
                                  nccl_ext_claims* claims) {
   const struct example* const example = self;
+  /* NCCL_EXT_NOT_CLAIMED: an earlier extension has it. The host logs why a label is refused. */
   for (size_t i = 0; i < example->host->processes(snapshot); ++i)
     example->host->claim_label(claims, i, example->label);
   return example->host->claim_family(claims, "processes", "Processes with NCCL.", NCCL_EXT_GAUGE);

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // `nccl-exporter extension run`, `check` and `list`: their flags, and the loop of pulls.
+#include <sys/mman.h>
+
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -34,25 +40,43 @@ struct ExtensionFlags {
   ExtensionPlaces places;
   std::string socket;
   PullRequest pull;
+  std::atomic<size_t>* said = nullptr;  // of `check`: hash of the latest line of all its processes
 };
 
 void Say(const std::string& line) { Fail(kSuccess, PrintablePath(line)); }
 
+// NAME in --set, by the name of the command line.
+std::string ShortName(const std::string& name) {
+  std::string stem = std::filesystem::path(name).stem();
+  constexpr std::string_view kBeginning = "libnccl-exporter-extension-";
+  return stem.starts_with(kBeginning) ? stem.substr(kBeginning.size()) : stem;
+}
+
+// The first of --set that is of no extension, or an empty text. Without names all are meant.
+std::string LostSetting(const ExtensionFlags& flags) {
+  std::set<std::string> names;
+  for (const std::string& name : flags.names) names.insert(ShortName(name));
+  for (const std::string& setting : flags.settings)
+    if (!names.empty() && !names.contains(setting.substr(0, setting.find('.')))) return setting;
+  return "";
+}
+
 // `name` as on the command line. Throws as ExtensionLibrary does.
 std::unique_ptr<ExtensionLibrary> Load(const ExtensionFlags& flags, const std::string& name) {
-  std::string short_name = std::filesystem::path(name).stem();
-  constexpr std::string_view kBeginning = "libnccl-exporter-extension-";
-  if (short_name.starts_with(kBeginning)) short_name.erase(0, kBeginning.size());
+  const std::string short_name = ShortName(name);
   std::map<std::string, std::string> own;
   for (const std::string& setting : flags.settings) {
     const size_t dot = setting.find('.'), equals = setting.find('=');
     if (setting.substr(0, dot) == short_name)
       own[setting.substr(dot + 1, equals - dot - 1)] = setting.substr(equals + 1);
   }
-  return std::make_unique<ExtensionLibrary>(name, flags.folders, std::move(own),
-                                            [short_name](bool, const std::string& text) {
-                                              Say("extension " + short_name + ": " + text);
-                                            });
+  return std::make_unique<ExtensionLibrary>(
+      name, flags.folders, std::move(own),
+      [short_name, said = flags.said](bool, const std::string& text) {
+        const std::string line = "extension " + short_name + ": " + text;
+        const size_t hash = std::hash<std::string>()(line);
+        if (said == nullptr || said->exchange(hash) != hash) Say(line);
+      });
 }
 
 std::string CapabilitiesText(uint32_t capabilities) {
@@ -69,6 +93,14 @@ int Run(const ExtensionFlags& flags) {
   for (const std::string& name : flags.names) {
     extensions.push_back(Load(flags, name));
     if (!extensions.back()->Create()) throw std::runtime_error(name + " refuses its configuration");
+    const uint32_t capabilities = extensions.back()->extension().capabilities;
+    for (const auto& [bit, place, flag] :
+         {std::tuple{NCCL_EXT_LABELS, &flags.places.labels_directory,
+                     "labels go nowhere without --labels.dir"},
+          {NCCL_EXT_FAMILIES, &flags.socket, "families go nowhere without --socket"},
+          {NCCL_EXT_SINK, &flags.places.output_directory, "files go nowhere without --output.dir"}})
+      if ((capabilities & bit) != 0 && place->empty())
+        Say("extension " + ShortName(name) + ": its " + flag);
   }
   BlockEndingSignals();
   ExtensionHost host(std::move(extensions), flags.places, Say);
@@ -82,13 +114,16 @@ int Run(const ExtensionFlags& flags) {
     if (const std::string fault = server.Start({flags.socket}); !fault.empty())
       throw std::runtime_error(fault);
   }
-  PullUntilSignal(flags.pull, [&host](std::optional<std::string_view> answer, int64_t) {
-    return answer && host.See(*answer);
+  PullUntilSignal(flags.pull, [&host](std::optional<std::string_view> answer, int64_t asked_ns) {
+    return answer && host.See(*answer, asked_ns);
   });
   return kSuccess;
 }
 
-int Check(const ExtensionFlags& flags) {
+int Check(ExtensionFlags flags) {
+  void* const shared = ::mmap(nullptr, sizeof(*flags.said), PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared != MAP_FAILED) flags.said = new (shared) std::atomic<size_t>(0);
   size_t failed = 0;
   for (const std::string& name : flags.names) {
     for (const CheckResult& result : CheckExtension([&] { return Load(flags, name); })) {
@@ -181,6 +216,10 @@ Command Made(std::string name, std::string help, AddFlags add_flags, RunCommand 
           .add_flags = [flags, add_flags](CLI::App& app) { add_flags(app, *flags); },
           .run =
               [flags, run](const Options&) {
+                const std::string lost = LostSetting(*flags);
+                if (!lost.empty())
+                  return Fail(kBadUsage,
+                              PrintablePath("--set " + lost + ": no such extension here"));
                 try {
                   return run(*flags);
                 } catch (const std::runtime_error& fault) {

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -33,6 +34,13 @@ TEST(CheckExtensionTest, TheShippedOnesPass) {
   }
 }
 
+// Each of the other tests said the same.
+TEST(CheckExtensionTest, ACreationThatFailsIsTheLastTest) {
+  const auto results = Check("site-labels", "extension");
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(results[1].fault, "create() refuses its configuration");
+}
+
 struct Broken {
   int number;
   const char* test;
@@ -42,6 +50,8 @@ struct Broken {
 class BrokenExtension : public testing::TestWithParam<Broken> {};
 
 TEST_P(BrokenExtension, FailsByItsOwnReason) {
+  if (GetParam().number >= 14 && ::mallinfo2().uordblks == 0)
+    GTEST_SKIP() << "a sanitizer has a malloc() of its own";
   const std::string folder = testing::TempDir() + "/broken" + std::to_string(GetParam().number);
   std::filesystem::create_directory(folder);
   std::filesystem::copy_file(
@@ -63,15 +73,17 @@ INSTANTIATE_TEST_SUITE_P(
                     Broken{2, "is loaded: file, object, major, size, name", "a struct of 8 bytes"},
                     Broken{3, "is loaded: file, object, major, size, name", "names itself whole"},
                     Broken{4, "is created", "refuses its configuration"},
-                    Broken{5, "an answer of 8 ranks", "not claimed"},
-                    Broken{6, "an answer of 8 ranks", "beyond a limit"},
-                    Broken{7, "an answer of 8 ranks", "a reserved name"},
-                    Broken{8, "an empty answer", "no such process"},
+                    Broken{5, "an answer of 8 ranks", "family \"other\": not claimed"},
+                    Broken{6, "an answer of 8 ranks", "family \"own\": more than 2,000"},
+                    Broken{7, "an answer of 8 ranks", "label \"rank\": reserved"},
+                    Broken{8, "an empty answer", "label \"own\": no such process"},
                     Broken{9, "an answer of 8 ranks", "s for an answer"},
                     Broken{10, "an empty answer", "it crashes"},
-                    Broken{11, "memory of 200 answers", "MiB"},
+                    Broken{11, "memory of 200 answers", "MiB in 100 answers: 105"},
                     Broken{12, "the same answer twice", "something else"},
-                    Broken{13, "claims that another has", "partition() fails"}),
+                    Broken{13, "claims that another has", "partition() fails"},
+                    Broken{14, "memory of 200 answers", "answers: 1000"},
+                    Broken{15, "1,100 creations", "creations: 100"}),
     [](const auto& test) { return std::to_string(test.param.number); });
 
 }  // namespace

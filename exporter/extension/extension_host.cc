@@ -2,6 +2,7 @@
 #include "exporter/extension/extension_host.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +21,8 @@ namespace nccl_exporter::exporter {
 namespace {
 
 constexpr mode_t kFileMode = 0644, kFolderMode = 0755;
+constexpr int64_t kBetweenLinesNs = 60'000'000'000;
+constexpr size_t kMostMatters = 1000;  // said once: names of labels may be without end
 
 // Writes all bytes to a file that is no link. Returns why not, or an empty text.
 std::string Write(const std::string& path, int flags, std::string_view bytes) {
@@ -46,7 +49,7 @@ ExtensionHost::ExtensionHost(std::vector<std::unique_ptr<ExtensionLibrary>> exte
     if (!folder.empty()) ::mkdir(folder.c_str(), kFolderMode);
 }
 
-bool ExtensionHost::See(std::string_view protobuf) {
+bool ExtensionHost::See(std::string_view protobuf, int64_t now_ns) {
   const std::optional<ExtensionSnapshot> snapshot = ExtensionSnapshot::Of(protobuf);
   if (!snapshot) return false;
   ExtensionRound round(*snapshot);
@@ -54,13 +57,12 @@ bool ExtensionHost::See(std::string_view protobuf) {
   for (const auto& extension : extensions_) {
     std::string failed;
     ExtensionGifts gifts = extension->Take(*snapshot, round, failed);
-    size_t refused = 0;
-    for (const auto& [status, count] : round.refusals()) refused += count;
-    SayOnce(*extension, !failed.empty() ? failed + "() failed"
-                        : refused != 0  ? std::to_string(refused) +
-                                             " of its claims and gifts were refused: see "
-                                             "nccl-exporter extension check"
-                                       : "");
+    SayOnce(*extension, "call", failed.empty() ? "" : failed + "() failed");
+    for (const auto& [what, why] : round.refusals()) {
+      if (said_.size() < kMostMatters && !said_.contains({extension.get(), what}))
+        SayOnce(*extension, what, what + ": " + why);
+    }
+    SayGifts(*extension, gifts, now_ns);
     WriteLabels(*snapshot, *extension, gifts);
     Append(*extension, gifts);
     AddFamilies(gifts.families, exposition);
@@ -83,11 +85,13 @@ void ExtensionHost::WriteLabels(const ExtensionSnapshot& snapshot,
   if (places_.labels_directory.empty() ||
       (extension.extension().capabilities & NCCL_EXT_LABELS) == 0)
     return;
+  std::set<std::pair<std::string, std::string>> matched;  // a file has each "match" once
   nlohmann::json rules = nlohmann::json::array();
   for (const auto& [process, labels] : gifts.labels) {
     const Labels& known = snapshot.processes[process]->labels;
     const std::string *const pid = LabelOf(known, "pid"), *const gpu = LabelOf(known, "gpu_uuid");
-    if (pid != nullptr && gpu != nullptr && !pid->empty() && !gpu->empty())
+    if (pid != nullptr && gpu != nullptr && !pid->empty() && !gpu->empty() &&
+        matched.emplace(*pid, *gpu).second)
       rules.push_back({{"match", {{"pid", *pid}, {"gpu_uuid", *gpu}}}, {"labels", labels}});
   }
   std::string text = rules.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -98,8 +102,8 @@ void ExtensionHost::WriteLabels(const ExtensionSnapshot& snapshot,
   std::string fault = Write(hidden, O_TRUNC, text);
   if (fault.empty() && std::rename(hidden.c_str(), path.c_str()) != 0)
     fault = path + ": " + std::strerror(errno);
-  if (!fault.empty()) return SayOnce(extension, "its labels are not written: " + fault);
-  written_labels_[&extension] = std::move(text);
+  SayOnce(extension, "labels", fault.empty() ? "" : "its labels are not written: " + fault);
+  if (fault.empty()) written_labels_[&extension] = std::move(text);
 }
 
 void ExtensionHost::Append(const ExtensionLibrary& extension, const ExtensionGifts& gifts) {
@@ -108,7 +112,7 @@ void ExtensionHost::Append(const ExtensionLibrary& extension, const ExtensionGif
   ::mkdir(folder.c_str(), kFolderMode);
   for (const auto& [name, bytes] : gifts.appended) {
     const std::string fault = Write(folder + '/' + name, O_APPEND, bytes);
-    if (!fault.empty()) SayOnce(extension, "its file is not written: " + fault);
+    SayOnce(extension, "file", fault.empty() ? "" : "its file is not written: " + fault);
   }
   std::error_code ignored;
   std::set<std::string> names;
@@ -118,8 +122,22 @@ void ExtensionHost::Append(const ExtensionLibrary& extension, const ExtensionGif
     std::filesystem::remove(folder + '/' + *names.begin(), ignored);
 }
 
-void ExtensionHost::SayOnce(const ExtensionLibrary& extension, const std::string& text) {
-  if (text != std::exchange(said_[&extension], text) && !text.empty())
+void ExtensionHost::SayGifts(const ExtensionLibrary& extension, const ExtensionGifts& gifts,
+                             int64_t now_ns) {
+  const std::string text =
+      fmt::format("labels of {} processes, {} families, {} files", gifts.labels.size(),
+                  gifts.families.size(), gifts.appended.size());
+  auto& [said, said_ns] = said_gifts_[&extension];
+  const bool is_early = now_ns >= said_ns && now_ns - said_ns < kBetweenLinesNs;
+  if (text == said || (is_early && !said.empty())) return;
+  said = text;
+  said_ns = now_ns;
+  say_("extension " + std::string(extension.extension().name) + ": " + text);
+}
+
+void ExtensionHost::SayOnce(const ExtensionLibrary& extension, const std::string& matter,
+                            const std::string& text) {
+  if (text != std::exchange(said_[{&extension, matter}], text) && !text.empty())
     say_("extension " + std::string(extension.extension().name) + ": " + text);
 }
 

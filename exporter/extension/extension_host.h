@@ -4,11 +4,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "exporter/extension/extension_library.h"
@@ -30,7 +33,9 @@ class ExtensionHost {
                 Say say);
 
   // Lets the extensions see this answer of the daemon, which is untrusted. False if it is none.
-  bool See(std::string_view protobuf);
+  // Says of each extension why something was refused or lost, once, and what it gives, when that
+  // has changed and a minute has passed since the last such line by `now_ns`, of any clock.
+  bool See(std::string_view protobuf, int64_t now_ns);
 
   // The families of the latest answer in the protobuf format. Any thread.
   std::shared_ptr<const std::string> Page() const;
@@ -39,14 +44,18 @@ class ExtensionHost {
   void WriteLabels(const ExtensionSnapshot& snapshot, const ExtensionLibrary& extension,
                    const ExtensionGifts& gifts);
   void Append(const ExtensionLibrary& extension, const ExtensionGifts& gifts);
-  // Says a line about an extension, unless it was the last one.
-  void SayOnce(const ExtensionLibrary& extension, const std::string& text);
+  void SayGifts(const ExtensionLibrary& extension, const ExtensionGifts& gifts, int64_t now_ns);
+  // Says a line about a matter of an extension, unless it was the last one about it.
+  void SayOnce(const ExtensionLibrary& extension, const std::string& matter,
+               const std::string& text);
 
   const std::vector<std::unique_ptr<ExtensionLibrary>> extensions_;
   const ExtensionPlaces places_;
   const Say say_;
-  std::map<const ExtensionLibrary*, std::string> said_, written_labels_;
-  mutable std::mutex mutex_;  // guards page_
+  std::map<const ExtensionLibrary*, std::string> written_labels_;
+  std::map<const ExtensionLibrary*, std::pair<std::string, int64_t>> said_gifts_;  // and when
+  std::map<std::pair<const ExtensionLibrary*, std::string>, std::string> said_;    // by matter
+  mutable std::mutex mutex_;                                                       // guards page_
   std::shared_ptr<const std::string> page_ = std::make_shared<std::string>();
 };
 

@@ -100,22 +100,23 @@ void SetAccessors(nccl_ext_host& host) {
 
 void SetGifts(nccl_ext_host& host) {
   host.claim_label = [](nccl_ext_claims* claims, size_t process, const char* name) {
-    return claims->round.Count(claims->round.ClaimLabel(process, name));
+    return claims->round.Count("label", name, claims->round.ClaimLabel(process, name));
   };
   host.claim_family = [](nccl_ext_claims* claims, const char* name, const char* help,
                          nccl_ext_type type) {
-    return claims->round.Count(claims->round.ClaimFamily(name, help, type));
+    return claims->round.Count("family", name, claims->round.ClaimFamily(name, help, type));
   };
   host.set_label = [](nccl_ext_output* output, size_t process, const char* name,
                       const char* value) {
-    return output->round.Count(output->round.SetLabel(process, name, value));
+    return output->round.Count("label", name, output->round.SetLabel(process, name, value));
   };
   host.add_sample = [](nccl_ext_output* output, const char* family, size_t count,
                        const char* const* names, const char* const* values, double value) {
-    return output->round.Count(output->round.AddSample(family, count, names, values, value));
+    return output->round.Count("family", family,
+                               output->round.AddSample(family, count, names, values, value));
   };
   host.append = [](nccl_ext_output* output, const char* file, const void* bytes, size_t size) {
-    return output->round.Count(output->round.Append(file, bytes, size));
+    return output->round.Count("file", file, output->round.Append(file, bytes, size));
   };
 }
 

@@ -2,6 +2,7 @@
 #include "exporter/extension/gifts.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <string_view>
 
@@ -12,6 +13,9 @@ namespace nccl_exporter::exporter {
 namespace {
 
 constexpr size_t kMostNameBytes = 64;
+constexpr size_t kMostRefusals = 16;  // that are named
+constexpr const char* kNoCapability = "not among its capabilities";
+constexpr const char* kNoName = "no name of 1 to 64 bytes";
 
 bool IsText(const char* text, size_t most_bytes) {
   if (text == nullptr) return false;
@@ -66,11 +70,25 @@ void ExtensionRound::Begin(const nccl_ext_extension& extension) {
   gifts_ = {};
 }
 
+nccl_ext_status ExtensionRound::Count(const char* kind, const char* name, nccl_ext_status status) {
+  if (status == NCCL_EXT_OK || refusals_.size() == kMostRefusals) return status;
+  std::string what = kind;
+  if (name != nullptr) what += " \"" + std::string(name, ::strnlen(name, kMostNameBytes)) + '"';
+  refusals_.emplace(what, status == NCCL_EXT_BAD_INDEX     ? "no such process"
+                          : status == NCCL_EXT_NOT_CLAIMED ? "not claimed, or by another extension"
+                                                           : why_);
+  return status;
+}
+
 nccl_ext_status ExtensionRound::ClaimLabel(size_t process, const char* name) {
   if (process >= snapshot_.processes.size()) return NCCL_EXT_BAD_INDEX;
-  if ((capabilities_ & NCCL_EXT_LABELS) == 0 || !IsText(name, kMostNameBytes) ||
-      !IsUserLabelName(name, kMostNameBytes) || labels_of_[process] == kMostUserLabels)
-    return NCCL_EXT_REFUSED;
+  why_ = (capabilities_ & NCCL_EXT_LABELS) == 0   ? kNoCapability
+         : !IsText(name, kMostNameBytes)          ? kNoName
+         : labels_of_[process] == kMostUserLabels ? "its process has 8 already"
+         : IsUserLabelName(name, kMostNameBytes)  ? nullptr
+         : IsPlainName(name)                      ? "reserved"
+                                                  : "no name of a label";
+  if (why_ != nullptr) return NCCL_EXT_REFUSED;
   const auto [claim, is_new] = label_claims_.emplace(std::pair(process, name), number_);
   labels_of_[process] += is_new;
   if (claim->second != number_) return NCCL_EXT_NOT_CLAIMED;
@@ -81,13 +99,19 @@ nccl_ext_status ExtensionRound::ClaimLabel(size_t process, const char* name) {
 nccl_ext_status ExtensionRound::ClaimFamily(const char* name, const char* help,
                                             nccl_ext_type type) {
   const bool is_known = type == NCCL_EXT_COUNTER || type == NCCL_EXT_GAUGE;
-  if ((capabilities_ & NCCL_EXT_FAMILIES) == 0 || !IsText(name, kMostNameBytes) ||
-      !IsPlainName(name) || !IsText(help, kMostExtensionHelpBytes) || !is_known ||
-      (type == NCCL_EXT_COUNTER) != std::string_view(name).ends_with("_total") ||
-      gifts_.families.size() == kMostExtensionFamilies)
-    return NCCL_EXT_REFUSED;
-  const std::string whole = prefix_ + name;
-  if (std::ranges::count(gifts_.families, whole, &PlainFamily::name) != 0) return NCCL_EXT_REFUSED;
+  const std::string whole = prefix_ + (name == nullptr ? "" : name);
+  const bool is_new = std::ranges::count(gifts_.families, whole, &PlainFamily::name) == 0;
+  const bool has_total = whole.ends_with("_total");
+  why_ = (capabilities_ & NCCL_EXT_FAMILIES) == 0           ? kNoCapability
+         : !IsText(name, kMostNameBytes)                    ? kNoName
+         : !IsPlainName(name)                               ? "no name of a family"
+         : !IsText(help, kMostExtensionHelpBytes)           ? "no help of at most 512 bytes"
+         : !is_known                                        ? "neither a counter nor a gauge"
+         : (type == NCCL_EXT_COUNTER) != has_total          ? "counters alone end with _total"
+         : gifts_.families.size() == kMostExtensionFamilies ? "more than 64"
+         : !is_new                                          ? "claimed twice"
+                                                            : nullptr;
+  if (why_ != nullptr) return NCCL_EXT_REFUSED;
   gifts_.families.push_back({.name = whole, .help = help, .type = TypeOf(type), .samples = {}});
   has_claims_ = true;
   return NCCL_EXT_OK;
@@ -95,11 +119,11 @@ nccl_ext_status ExtensionRound::ClaimFamily(const char* name, const char* help,
 
 nccl_ext_status ExtensionRound::SetLabel(size_t process, const char* name, const char* value) {
   if (process >= snapshot_.processes.size()) return NCCL_EXT_BAD_INDEX;
-  if (!IsText(name, kMostNameBytes)) return NCCL_EXT_REFUSED;
+  if (!IsText(name, kMostNameBytes)) return Refuse(kNoName);
   const auto claim = label_claims_.find({process, name});
   if (claim == label_claims_.end() || claim->second != number_) return NCCL_EXT_NOT_CLAIMED;
   constexpr size_t kMostValueBytes = 64;  // as in a file of labels
-  if (!IsText(value, kMostValueBytes) || *value == '\0') return NCCL_EXT_REFUSED;
+  if (!IsText(value, kMostValueBytes) || *value == '\0') return Refuse("no value of 1 to 64 bytes");
   gifts_.labels[process][name] = value;
   return NCCL_EXT_OK;
 }
@@ -107,29 +131,36 @@ nccl_ext_status ExtensionRound::SetLabel(size_t process, const char* name, const
 nccl_ext_status ExtensionRound::AddSample(const char* family, size_t count,
                                           const char* const* names, const char* const* values,
                                           double value) {
-  if (!IsText(family, kMostNameBytes)) return NCCL_EXT_REFUSED;
+  if (!IsText(family, kMostNameBytes)) return Refuse(kNoName);
   const auto place = std::ranges::find(gifts_.families, prefix_ + family, &PlainFamily::name);
   if (place == gifts_.families.end()) return NCCL_EXT_NOT_CLAIMED;
-  if (count > kMostExtensionLabels || samples_ == kMostExtensionSamples) return NCCL_EXT_REFUSED;
+  if (count > kMostExtensionLabels) return Refuse("a sample has more than 16 labels");
+  if (samples_ == kMostExtensionSamples) return Refuse("more than 2,000 samples of all families");
   Labels labels;
   for (size_t i = 0; i < count; ++i) {
-    if (!IsText(names[i], kMostNameBytes) || !IsPlainLabelName(names[i]) ||
-        !IsText(values[i], kMostExtensionTextBytes) || LabelOf(labels, names[i]) != nullptr)
-      return NCCL_EXT_REFUSED;
+    why_ = !IsText(names[i], kMostNameBytes) || !IsPlainLabelName(names[i])
+               ? "a label of a sample has a reserved name, or none"
+           : !IsText(values[i], kMostExtensionTextBytes)
+               ? "a label of a sample has no value of at most 128 bytes"
+           : LabelOf(labels, names[i]) != nullptr ? "a sample has a label twice"
+                                                  : nullptr;
+    if (why_ != nullptr) return NCCL_EXT_REFUSED;
     labels.push_back({names[i], values[i]});
   }
   Labels sorted = labels;
   std::ranges::sort(sorted);
-  if (!series_.emplace(family, std::move(sorted)).second) return NCCL_EXT_REFUSED;
+  if (!series_.emplace(family, std::move(sorted)).second) return Refuse("a sample twice");
   ++samples_;
   place->samples.push_back({.labels = std::move(labels), .value = value});
   return NCCL_EXT_OK;
 }
 
 nccl_ext_status ExtensionRound::Append(const char* file, const void* bytes, size_t size) {
-  if ((capabilities_ & NCCL_EXT_SINK) == 0 || !IsText(file, kMostNameBytes) || !IsFileName(file) ||
-      size > kMostExtensionFileBytes - appended_bytes_)
-    return NCCL_EXT_REFUSED;
+  why_ = (capabilities_ & NCCL_EXT_SINK) == 0                 ? kNoCapability
+         : !IsText(file, kMostNameBytes) || !IsFileName(file) ? "no name of a file"
+         : size > kMostExtensionFileBytes - appended_bytes_   ? "more than 16 MiB in all files"
+                                                              : nullptr;
+  if (why_ != nullptr) return NCCL_EXT_REFUSED;
   appended_bytes_ += size;
   gifts_.appended[file].append(static_cast<const char*>(bytes), size);
   return NCCL_EXT_OK;

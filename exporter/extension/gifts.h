@@ -53,12 +53,11 @@ class ExtensionRound {
   // Its gifts since Begin(). Claims that it has not used stay claimed.
   ExtensionGifts End() { return std::move(gifts_); }
   bool has_claims() const { return has_claims_; }
-  // Claims and gifts since Begin() that were not taken, by the reason.
-  const std::map<nccl_ext_status, size_t>& refusals() const { return refusals_; }
-  nccl_ext_status Count(nccl_ext_status status) {
-    if (status != NCCL_EXT_OK) ++refusals_[status];
-    return status;
-  }
+  // Notes the status that a claim or gift has just got, and returns it.
+  nccl_ext_status Count(const char* kind, const char* name, nccl_ext_status status);
+  // Claims and gifts since Begin() that were not taken: `label "rank"`, and the first reason. Of 16
+  // names at most.
+  const std::map<std::string, std::string>& refusals() const { return refusals_; }
 
   nccl_ext_status ClaimLabel(size_t process, const char* name);
   nccl_ext_status ClaimFamily(const char* name, const char* help, nccl_ext_type type);
@@ -68,6 +67,11 @@ class ExtensionRound {
   nccl_ext_status Append(const char* file, const void* bytes, size_t size);
 
  private:
+  nccl_ext_status Refuse(const char* why) {
+    why_ = why;
+    return NCCL_EXT_REFUSED;
+  }
+
   const ExtensionSnapshot& snapshot_;
   uint32_t capabilities_ = 0;
   std::string prefix_;  // of its families
@@ -77,7 +81,8 @@ class ExtensionRound {
   std::map<size_t, size_t> labels_of_;                             // claimed labels by process
   size_t samples_ = 0, appended_bytes_ = 0;
   std::set<std::pair<std::string, Labels>> series_;
-  std::map<nccl_ext_status, size_t> refusals_;
+  std::map<std::string, std::string> refusals_;
+  const char* why_ = nullptr;  // NCCL_EXT_REFUSED was returned last
   ExtensionGifts gifts_;
 };
 

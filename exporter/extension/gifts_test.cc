@@ -97,6 +97,42 @@ TEST_F(ExtensionRoundTest, WhatItIsNotCapableOfIsRefused) {
   EXPECT_EQ(round_.Append("a.csv", "x", 1), NCCL_EXT_REFUSED);
 }
 
+TEST_F(ExtensionRoundTest, RefusalsAreNamedWithTheirFirstReason) {
+  const auto label = [this](const char* name, nccl_ext_status status) {
+    round_.Count("label", name, status);
+  };
+  label("rank", round_.ClaimLabel(0, "rank"));
+  label("rank", round_.SetLabel(0, "rank", "x"));
+  label("a-b", round_.ClaimLabel(0, "a-b"));
+  label(nullptr, round_.ClaimLabel(0, nullptr));
+  label("team", round_.ClaimLabel(0, "team"));
+  label("team", round_.SetLabel(0, "team", nullptr));
+  label("late", round_.SetLabel(0, "late", "x"));
+  label("gone", round_.ClaimLabel(2, "gone"));
+  round_.Count("family", "done", round_.ClaimFamily("done", "Done.", NCCL_EXT_COUNTER));
+  round_.Count("family", "left", round_.ClaimFamily("left", nullptr, NCCL_EXT_GAUGE));
+  round_.Count("file", "../a", round_.Append("../a", "", 0));
+  const std::map<std::string, std::string> refusals{
+      {"label \"rank\"", "reserved"},
+      {"label \"a-b\"", "no name of a label"},
+      {"label", "no name of 1 to 64 bytes"},
+      {"label \"team\"", "no value of 1 to 64 bytes"},
+      {"label \"late\"", "not claimed, or by another extension"},
+      {"label \"gone\"", "no such process"},
+      {"family \"done\"", "counters alone end with _total"},
+      {"family \"left\"", "no help of at most 512 bytes"},
+      {"file \"../a\"", "no name of a file"}};
+  EXPECT_EQ(round_.refusals(), refusals);
+  round_.Begin(Named("labels", NCCL_EXT_LABELS));
+  round_.Count("family", "own", round_.ClaimFamily("own", "Own.", NCCL_EXT_GAUGE));
+  for (char letter = 'a'; letter <= 'z'; ++letter) {
+    const std::string name(2, letter);
+    round_.Count("label", name.c_str(), round_.SetLabel(0, name.c_str(), "x"));
+  }
+  EXPECT_EQ(round_.refusals().at("family \"own\""), "not among its capabilities");
+  EXPECT_EQ(round_.refusals().size(), 16u);
+}
+
 TEST(ExtensionSnapshotTest, BytesThatAreNoAnswerAreNone) {
   for (const char* const bytes : {"x", "\x05hallo", "\x02\x0a\x05"})
     EXPECT_FALSE(ExtensionSnapshot::Of(bytes)) << bytes;

@@ -21,16 +21,24 @@ enum {
   kCrash,      /* dies at an answer that it does not expect */
   kLeak,       /* keeps memory of each answer */
   kRandom,     /* gives something else each time */
-  kFails       /* fails where it gets nothing */
+  kFails,      /* fails where it gets nothing */
+  kSmallLeak,  /* keeps a little memory of each answer */
+  kOfCreations /* keeps a little memory of each creation */
 };
 
 static const nccl_ext_host* host;
 static unsigned answers;
 static void* volatile kept;
 
+/* Does not free what it has kept before. */
+static void keep(size_t bytes) {
+  if ((kept = malloc(bytes)) != NULL) memset((void*)kept, 1, bytes);
+}
+
 static nccl_ext_status create(const nccl_ext_host* given, void** self) {
   host = given;
   *self = NULL;
+  if (BROKEN == kOfCreations) keep(10000);
   return BROKEN == kConfig ? NCCL_EXT_BAD_CONFIG : NCCL_EXT_OK;
 }
 
@@ -68,7 +76,8 @@ static nccl_ext_status compile(void* self, const nccl_ext_snapshot* snapshot,
   if (BROKEN == kCrash &&
       (processes == 0 || strlen(host->process_label(snapshot, processes - 1, "pid")) > 100))
     abort();
-  if (BROKEN == kLeak && (kept = malloc(1 << 20)) != NULL) memset((void*)kept, 1, 1 << 20);
+  if (BROKEN == kLeak) keep(1 << 20);
+  if (BROKEN == kSmallLeak) keep(100000);
   host->add_sample(output, "own", 0, NULL, NULL, BROKEN == kRandom ? answers : 1);
   return NCCL_EXT_OK;
 }

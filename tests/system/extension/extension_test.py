@@ -107,8 +107,23 @@ class Extension(PushTest):
         self.expect_equal(self.scraped(port=self.other))
         host.send_signal(signal.SIGTERM)
         self.assertEqual(0, host.wait())
-        self.assertEqual(('', []), (host.text(), os.listdir(self.socket.parent)))
+        gifts = 'nccl-exporter: extension example: labels of 2 processes, 1 families, 0 files\n'
+        self.assertEqual((gifts, []), (host.text(), os.listdir(self.socket.parent)))
         self.assertEqual(['extension-example.json'], os.listdir(self.labels))
+
+    def test_what_goes_nowhere_is_said(self):
+        host = self.host('site-labels', f'--set=site-labels.file={self.root}/none.csv')
+        self.eventually(lambda: 'labels of 0 processes' in host.text(), host.text)
+        for text in 'its labels go nowhere without --labels.dir', 'none.csv: No such file or directory; there is no table':
+            self.assertEqual(1, host.text().count(f'nccl-exporter: extension site-labels: {text}\n'), host.text())
+        host = self.host('csv', '--set=cvs.families=nccl_')
+        self.assertEqual((2, 'nccl-exporter: --set cvs.families=nccl_: no such extension here\n'), (host.wait(), host.text()))
+
+    def test_check_says_a_wrong_setting_once(self):
+        for flags, text in ((), 'set site-labels.file=PATH'), (['--set=site-labels.file=none.csv'], 'none.csv: No such file or directory'):
+            check = self.start([self.root / 'nccl-exporter', 'extension', 'check', 'site-labels', f'--path={SHIPPED}', *flags])
+            check.wait()
+            self.assertEqual(1, check.text().count(text), check.text())
 
     def test_hosts_that_stop_or_die_are_counted(self):
         host = self.host('example')
@@ -135,7 +150,8 @@ class Extension(PushTest):
         self.assertIn('is of ABI major 2, this host of 1', host.text())
         self.expect_unaffected(6, faults=1)
         host = self.host(BROKEN / 'broken6.so')
-        self.eventually(lambda: 'of its claims and gifts were refused' in host.text(), host.text)
+        refused = 'extension broken: family "own": more than 2,000 samples of all families'
+        self.eventually(lambda: refused in host.text(), host.text)
         self.eventually(lambda: self.served('nccl_ext_broken_own', i='aaaa') == 0, host.text)
         _, scraped = self.scrapes(2)
         self.assertEqual(2000, sum(name == 'nccl_ext_broken_own' for name, _ in scraped))
