@@ -114,7 +114,7 @@ class Extension(PushTest):
     def test_what_goes_nowhere_is_said(self):
         host = self.host('site-labels', f'--set=site-labels.file={self.root}/none.csv')
         self.eventually(lambda: 'labels of 0 processes' in host.text(), host.text)
-        for text in 'its labels go nowhere without --labels.dir', 'none.csv: No such file or directory; there is no table':
+        for text in 'its labels go nowhere without --labels.dir', f'{self.root}/none.csv: No such file or directory; there is no table':
             self.assertEqual(1, host.text().count(f'nccl-exporter: extension site-labels: {text}\n'), host.text())
         host = self.host('csv', '--set=cvs.families=nccl_')
         self.assertEqual((2, 'nccl-exporter: --set cvs.families=nccl_: no such extension here\n'), (host.wait(), host.text()))
