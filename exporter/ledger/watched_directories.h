@@ -44,8 +44,7 @@ inline WatchedDirectories WatchedDirectoriesOf(const std::vector<std::string>& p
     if (!id.empty()) watched.ids.push_back(is_pattern ? id + '/' + path.substr(name_at) : id);
   }
   std::ranges::sort(watched.ids);
-  const auto repeated = std::ranges::unique(watched.ids);
-  watched.ids.erase(repeated.begin(), repeated.end());
+  watched.ids.erase(std::unique(watched.ids.begin(), watched.ids.end()), watched.ids.end());
   return watched;
 }
 

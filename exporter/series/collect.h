@@ -46,10 +46,12 @@ inline std::string KnownParts() {
   return known;
 }
 
-// Removes the series of other parts from an exposition of ExpositionOfCatalogue().
+// Removes the series of other parts from an exposition of ExpositionOfCatalogue(). Families behind
+// those of the catalogue are of extensions, and detail.
 inline void KeepOnly(Collect collect, Exposition& exposition) {
   for (size_t i = 0; i < exposition.families.size(); ++i) {
-    if (!Has(collect, kMetrics[i].part)) exposition.families[i].series.clear();
+    const MetricPart part = i < kMetricCount ? kMetrics[i].part : MetricPart::kDetail;
+    if (!Has(collect, part)) exposition.families[i].series.clear();
   }
 }
 

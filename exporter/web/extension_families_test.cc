@@ -18,6 +18,8 @@
 #include "collector/testing/scratch_directory.h"
 #include "exporter/exposition/encoder.h"
 #include "exporter/exposition/protobuf_wire.h"
+#include "exporter/series/collect.h"
+#include "exporter/series/snapshot_families.h"
 #include "exporter/testing/one_family.h"
 
 namespace nccl_exporter::exporter {
@@ -139,6 +141,16 @@ TEST_F(ExtensionFamiliesTest, TheNewestAnswerIsServed) {
   FetchAnswer(1);
   FetchAnswer(2);
   EXPECT_EQ(families_.faults(), 0u);
+}
+
+TEST_F(ExtensionFamiliesTest, TheyAreDetail) {
+  FetchAnswer(1);
+  for (const Collect collect : {Collect::kWhole, Collect::kDetail, Collect::kAlerts}) {
+    Exposition exposition = ExpositionOfCatalogue({}, Collect::kWhole);
+    families_.AddTo(exposition);
+    KeepOnly(collect, exposition);
+    EXPECT_EQ(exposition.families.back().series.empty(), collect == Collect::kAlerts);
+  }
 }
 
 TEST_F(ExtensionFamiliesTest, WithoutASocketThereIsNoFault) {
