@@ -35,7 +35,8 @@ constexpr std::string_view kOwnStyle = R"(
 @media (max-width: 34rem) { .plot.ranks .ticks-y { max-width: 8rem; } }
 @media print {
   :root {
-    --ground: #fff; --card: #fff; --line: #dfe3e8; --text: #17202b; --soft: #55626f; --accent: #1d5fd1; --bad: #b3261e;
+    --ground: #fff; --card: #fff; --line: #dfe3e8; --text: #17202b; --soft: #55626f; --accent: #1d5fd1;
+    --good: #187a3f; --bad: #b3261e; --bad-ground: #fdeceb; --warn: #8a5300; --warn-ground: #fdf3e0; --info: #1d5fd1;
     print-color-adjust: exact;
   }
   body { max-width: none; }
