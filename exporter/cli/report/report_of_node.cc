@@ -47,6 +47,26 @@ int64_t EndOf(const ProcessSnapshot& process, int64_t now_ns) {
   return end_ns;
 }
 
+// A process makes its calls ahead of its GPU, and those of one that has ended earlier than the
+// others, or was stopped, are in flight like theirs. So an operation counts as entered once it has
+// begun on the GPU. A GPU may be in an operation that is not seen: then its calls count.
+void LeaveOutNotBegun(ProcessSnapshot& process) {
+  for (const CommunicatorSnapshot& communicator : process.communicators) {
+    const bool is_seen =
+        communicator.completion_is_known && HasDurations(communicator.timing_source);
+    if (!communicator.is_closed && communicator.last_progress_realtime_ns != 0 && !is_seen) return;
+  }
+  for (CommunicatorSnapshot& communicator : process.communicators) {
+    std::erase_if(communicator.in_flight, [&](const collector::InFlightOperation& operation) {
+      if (operation.parts_announced > 0) return false;
+      if (!TraitsOf(operation.function).is_point_to_point &&
+          communicator.started_sequence > communicator.completed_sequence)
+        --communicator.started_sequence;
+      return true;
+    });
+  }
+}
+
 SampleLabels LabelsOf(const FoundRank& rank) {
   SampleLabels labels{{"global_rank", rank.global_rank},
                       {"rank", rank.global_rank.empty() ? std::to_string(rank.rank) : ""},
@@ -220,13 +240,25 @@ void OfNode::AddFindings(const Judgement& judgement, Report& report) const {
 }
 
 // A segment does not say when its process was killed. So it is not known whether operations that
-// were in flight then were a hang, or just under way: if a hang, who caused it.
+// were in flight then were a hang, or just under way: if a hang, who caused it. Where parts of the
+// job went on, those that stood still meanwhile did hang, and the others did not.
 void OfNode::AddLastState(Report& report) const {
   if (std::ranges::any_of(node_.processes, &ProcessSnapshot::is_alive)) return;
   collector::NodeSnapshot node = node_;
-  for (ProcessSnapshot& process : node.processes) process.is_alive = true;
-  Judgement then = NodeJudge(thresholds_).Judge(node);
-  std::erase_if(then.findings, [](const Finding& finding) { return !IsHang(finding.kind); });
+  node.taken_realtime_ns = 0;
+  for (ProcessSnapshot& process : node.processes) {
+    node.taken_realtime_ns = std::max(node.taken_realtime_ns, EndOf(process, 0));
+    process.is_alive = true;
+    LeaveOutNotBegun(process);
+  }
+  const auto hangs = [&] {
+    std::vector<Finding> findings = NodeJudge(thresholds_).Judge(node).findings;
+    std::erase_if(findings, [](const Finding& finding) { return !IsHang(finding.kind); });
+    return findings;
+  };
+  Judgement then{.findings = hangs()};
+  node.taken_realtime_ns = node_.taken_realtime_ns;
+  if (then.findings.empty()) then.findings = hangs();
   for (Finding& finding : then.findings) {
     finding.severity = Severity::kInfo;
     finding.headline = "If it hung until it was killed: " + finding.headline;

@@ -38,8 +38,14 @@ class ReportOfNodeTest : public testing::Test {
     const std::vector<Job> jobs = JobsOf(node_.node);
     return ReportOfNode(node_.node, judgement, jobs.at(0), {}, "node-1");
   }
+  // Kills all, when the GPUs have begun the oldest operations in flight.
   void Kill() {
-    for (collector::ProcessSnapshot& process : node_.node.processes) process.is_alive = false;
+    for (collector::ProcessSnapshot& process : node_.node.processes) {
+      process.is_alive = false;
+      for (collector::CommunicatorSnapshot& communicator : process.communicators) {
+        if (!communicator.in_flight.empty()) communicator.in_flight.front().parts_announced = 1;
+      }
+    }
   }
 
   HandMadeNode node_;
@@ -127,6 +133,38 @@ TEST_F(ReportOfNodeTest, KilledProcessesShowWhoTheyWaitedFor) {
   EXPECT_EQ(report.events[0].labels.at("global_rank"), "3");
   EXPECT_DOUBLE_EQ(report.waiting_gpu_seconds, 900) << "how long is not known";
   EXPECT_NEAR(report.to, static_cast<double>(kNow) / 1e9 - 600, 1) << "the last progress";
+}
+
+// All have called the operation, and only the GPU of the one that ended first has not begun it.
+TEST_F(ReportOfNodeTest, AProcessThatEndedFirstIsNamedByWhatItsGpuHasNotBegun) {
+  for (size_t i = 0; i < 4; ++i) {
+    node_.Start(i, "world", 600);
+    node_.Start(i, "world", 600);  // ahead of the GPUs
+  }
+  Kill();
+  Report report = Of();
+  ASSERT_EQ(report.events.size(), 1u);
+  EXPECT_EQ(report.events[0].name, "hang_nobody_behind");
+  node_.Of(2, "world").in_flight[0].parts_announced = 0;
+  report = Of();
+  ASSERT_EQ(report.events.size(), 1u);
+  EXPECT_EQ(report.events[0].name, "hang_culprit");
+  EXPECT_EQ(report.events[0].labels.at("global_rank"), "2");
+  EXPECT_THAT(report.events[0].text, HasSubstr("3 ranks wait for global rank 2 ("));
+  node_.Of(2, "world").timing_source = TimingSource::kProxy;
+  EXPECT_NE(Of().events.at(0).name, "hang_culprit") << "what has begun is not seen";
+}
+
+// The job was killed while a part of it was under way.
+TEST_F(ReportOfNodeTest, APartOfTheJobThatWentOnDidNotHang) {
+  node_.AddCommunicator("stuck", {0, 1});
+  node_.AddCommunicator("under way", {2, 3});
+  node_.Start(0, "stuck", 900);
+  node_.Start(2, "under way", 300);
+  Kill();
+  const Report report = Of();
+  ASSERT_EQ(report.events.size(), 1u);
+  EXPECT_EQ(report.events[0].labels.at("global_rank"), "1");
 }
 
 TEST_F(ReportOfNodeTest, JobsOfOthersAreLeftOut) {
