@@ -10,7 +10,6 @@
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <ranges>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -99,8 +98,8 @@ void LabelFiles::Read(const std::string& name, const Sight& sight) {
 
 void LabelFiles::Merge() {
   rules_.clear();
-  for (const auto& [name, file] : files_ | std::views::reverse) {
-    for (const auto& [target, labels] : file.rules) AddLabels(labels, rules_[target]);
+  for (auto file = files_.rbegin(); file != files_.rend(); ++file) {
+    for (const auto& [target, labels] : file->second.rules) AddLabels(labels, rules_[target]);
   }
 }
 

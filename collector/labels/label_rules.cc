@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <ranges>
 #include <set>
 #include <stdexcept>
 
@@ -102,8 +101,8 @@ SiteLabels LabelsOf(const ProcessSnapshot& process, const LabelRules& rules) {
         {LabelMatch::kProcess, std::to_string(process.pid) + '/' + communicator.gpu_uuid});
   }
   SiteLabels labels;
-  for (const LabelTarget& target : targets | std::views::reverse) {
-    const auto rule = rules.find(target);
+  for (auto target = targets.rbegin(); target != targets.rend(); ++target) {
+    const auto rule = rules.find(*target);
     if (rule == rules.end()) continue;
     AddLabels(rule->second, labels);
   }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <ranges>
 #include <utility>
 
 #include "exporter/exposition/encoder.h"
@@ -73,7 +72,8 @@ void PageBuilder::Build(Round& round) {
 // enough for it alone.
 void PageBuilder::Encode(const Exposition& exposition, Collect collect, Round& round) {
   std::optional<Format> encoded;
-  for (auto& [kind, page] : std::views::reverse(round.pages)) {
+  for (auto last = round.pages.rbegin(); last != round.pages.rend(); ++last) {
+    auto& [kind, page] = *last;
     if (kind.collect != collect) continue;
     if (encoded != kind.format) {
       body_.clear();
