@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -50,7 +51,12 @@ class TlsServingTest : public testing::Test {
 
   void Start() {
     std::string error;
-    tls_ = std::make_unique<TlsContext>([this] { return config_; }, error);
+    Serve();
+    const auto served = [this] {
+      const std::lock_guard lock(mutex_);
+      return served_;
+    };
+    tls_ = std::make_unique<TlsContext>(served, error);
     ASSERT_EQ(error, "");
     ASSERT_EQ(server_.Start({"127.0.0.1:0"}, tls_.get()), "");
   }
@@ -66,13 +72,21 @@ class TlsServingTest : public testing::Test {
     client.newest_minor = minor;
     return client;
   }
-  int StatusFor(const ClientTls& client) const {
+  int StatusFor(const ClientTls& client) {
+    Serve();
     return GetByTls(server_.ports()[0], "/", client).status;
+  }
+
+  // The server's threads read the configuration when a client comes.
+  void Serve() {
+    const std::lock_guard lock(mutex_);
+    served_ = config_;
   }
 
   const TestAuthority authority_;
   const ClientTls anybody_{.ca_file = Path("ca.pem")};
-  TlsConfig config_;
+  TlsConfig config_, served_;
+  std::mutex mutex_;  // guards served_
   std::unique_ptr<TlsContext> tls_;
   HttpServer server_{[](const HttpRequest&) {
     return HttpResponse{.headers = {}, .body = std::string(1 << 20, 'p')};
