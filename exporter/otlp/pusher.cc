@@ -22,7 +22,10 @@ constexpr std::array kAgain{429, 502, 503, 504};
 // Requests are compressed or not by the settings of the process that made them.
 constexpr std::string_view kGzipMagic = "\x1f\x8b";
 
-std::string Printable(std::string_view text) { return ValidUtf8(text, kReasonLimitBytes, "?"); }
+std::string Printable(std::string_view text) {
+  const size_t bytes = text.find_last_not_of(" \r\n") + 1;
+  return ValidUtf8(text.substr(0, bytes), kReasonLimitBytes, "?");
+}
 
 // A number of seconds, or a date of HTTP.
 std::optional<std::chrono::seconds> RetryAfterIn(const std::string& field, int64_t now) {

@@ -59,6 +59,11 @@ TEST(PushOutcomeTest, AStatusIsEnoughWhereTheEndIsMissing) {
   EXPECT_EQ(OutcomeOfText("HTTP/1.1 400 Bad\r\n\r\nabc").end, PushEnd::kRefused);
 }
 
+TEST(PushOutcomeTest, AReasonIsALineOfText) {
+  EXPECT_EQ(OutcomeWith(500, "", "native histograms\x01 are disabled\n").reason,
+            "status 500: native histograms? are disabled");
+}
+
 TEST(PushOutcomeTest, RetryAfterIsSecondsOrADate) {
   const auto after = [](const std::string& value) {
     const auto seconds = OutcomeWith(503, "Retry-After: " + value + "\r\n").retry_after;

@@ -100,12 +100,12 @@ class Store(PushTest):
             if key[0].startswith(OF_RANKS):
                 self.assertEqual(value, pushed[key], key)
 
-    def store_in_prometheus(self, *flags, features=''):
+    def store_in_prometheus(self, *flags, features=()):
         program = pathlib.Path(os.environ.get('NCCL_EXPORTER_OTLP_PROMETHEUS', CACHE / 'sid/usr/bin/prometheus'))
         self.configure(GLOBAL + SCRAPE % self.port)
         version = subprocess.run([program, '--version'], capture_output=True, text=True).stdout if program.exists() else ''
-        flag = f'--enable-feature=otlp-write-receiver{features}' if 'version 2.' in version else '--web.enable-otlp-receiver'
-        store = self.start_prometheus(program, flag)
+        flag = '--enable-feature=otlp-write-receiver' if 'version 2.' in version else '--web.enable-otlp-receiver'
+        store = self.start_prometheus(program, flag, *features)
         process = self.push(f'{self.address}/api/v1/otlp', '--instance=node-7', *flags, interval='1s')
         self.eventually(lambda: len(self.query('nccl_otlp_requests_total{job="nccl-exporter",instance="node-7"}')) == 3
                         and self.query('nccl_api_calls_total{job="scraped"}'), process.text)
@@ -118,7 +118,7 @@ class Store(PushTest):
         self.expect_equal(self.series('{job="nccl-exporter",__name__=~"nccl_.+"}'), self.series('{job="scraped",__name__=~"nccl_.+"}'))
 
     def test_prometheus_stores_native_histograms(self):
-        self.store_in_prometheus('--histograms=exponential', features=',native-histograms')
+        self.store_in_prometheus('--histograms=exponential', features=['--enable-feature=native-histograms'])
 
         def counts(expression):
             return {frozenset(series['metric'].items()): float(series['value'][1]) for series in self.query(f'sum without (__name__, job) ({expression})')}
