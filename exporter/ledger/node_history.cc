@@ -21,7 +21,9 @@ std::vector<FunctionCounts> CountsOf(const collector::FunctionSnapshots& functio
   for (size_t i = 0; i < functions.size(); ++i) {
     if (!functions.IsInUse(i)) continue;
     const collector::FunctionSnapshot& function = functions[i];
-    FunctionCounts& counts = all.emplace_back(static_cast<Function>(i), function.sizes);
+    FunctionCounts& counts = all.emplace_back();
+    counts.function = static_cast<Function>(i);
+    counts.sizes = function.sizes;
     for (size_t bucket = 0; bucket < function.duration.size(); ++bucket) {
       counts.bins[BinOf(bucket)] += static_cast<uint32_t>(function.duration[bucket]);
     }
