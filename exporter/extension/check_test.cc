@@ -30,7 +30,12 @@ TEST(CheckExtensionTest, TheShippedOnesPass) {
   for (const char* const name : {"csv", "example", "site-labels"}) {
     const auto results = Check(name, "extension", {{"file", table}});
     EXPECT_EQ(results.size(), 10u);
-    for (const CheckResult& result : results) EXPECT_EQ(result.fault, "") << name << result.test;
+    for (const CheckResult& result : results) {
+#ifdef NCCL_EXPORTER_ASAN  // it keeps what is freed for a while
+      if (result.fault.starts_with("it grows by")) continue;
+#endif
+      EXPECT_EQ(result.fault, "") << name << result.test;
+    }
   }
 }
 
