@@ -28,7 +28,7 @@ constexpr double kShareOfCost = 0.25;
 // Values by judgement, the latest first: those of the judgements since are 0.
 void Shift(std::vector<double>& values, int judgements) {
   const size_t passed = std::min(static_cast<size_t>(judgements), values.size());
-  std::ranges::rotate(values, values.end() - static_cast<ptrdiff_t>(passed));
+  std::rotate(values.begin(), values.end() - static_cast<ptrdiff_t>(passed), values.end());
   std::fill_n(values.begin(), passed, 0);
 }
 
