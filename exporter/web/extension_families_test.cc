@@ -80,7 +80,8 @@ class ExtensionFamiliesTest : public testing::Test {
         pollfd ready{.fd = socket_, .events = POLLIN, .revents = 0};
         if (::poll(&ready, 1, 10) != 1) continue;
         const int peer = ::accept(socket_, nullptr, nullptr);
-        behavior(peer);
+        char request[4096];
+        if (::recv(peer, request, sizeof request, 0) > 0) behavior(peer);
         ::close(peer);
       }
     });
