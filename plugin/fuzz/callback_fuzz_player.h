@@ -91,7 +91,9 @@ class Player {
   uint64_t callbacks_ = 0;
   uint64_t sequence_ = 0;
   Memory groups_, calls_, captured_calls_, launches_, tasks_, parts_, network_;
-  std::array<uint64_t, 32> owners_{};  // ids of the members that parts_ belong to
+  // Ids of the members that channels in parts_ belong to. 0: a proxy operation, of which nothing is
+  // lost if it had no steps.
+  std::array<uint64_t, 32> owners_{};
 };
 
 }  // namespace nccl_exporter::plugin::fuzz
