@@ -185,11 +185,12 @@ bool Conditions::IsMismatched(int rank, size_t group, size_t groups) const {
   });
 }
 
-bool Conditions::Hangs(const Communicator& communicator, size_t group, size_t groups) const {
+bool Conditions::Hangs(const Communicator& communicator, bool is_collective, size_t group,
+                       size_t groups) const {
   return std::any_of(incidents_.begin(), incidents_.end(), [&](const Incident& incident) {
     const bool hangs = incident.kind == IncidentKind::kNetworkHang
                            ? Spans(communicator, incident)
-                           : incident.kind == IncidentKind::kMismatchedCall &&
+                           : incident.kind == IncidentKind::kMismatchedCall && is_collective &&
                                  communicator.RankOf(incident.rank()) >= 0;
     return hangs && HasStruck(incident, group, groups);
   });

@@ -42,8 +42,10 @@ class Conditions {
   bool IsCalled(size_t group, size_t groups) const;
   bool IsMissed(int rank, size_t group, size_t groups) const;
   bool IsMismatched(int rank, size_t group, size_t groups) const;
-  // Whether the communicator's part of the group never ends.
-  bool Hangs(const Communicator& communicator, size_t group, size_t groups) const;
+  // Whether the communicator's part of the group never ends. A rank that makes another call makes
+  // its sends and receives as the others expect.
+  bool Hangs(const Communicator& communicator, bool is_collective, size_t group,
+             size_t groups) const;
 
   // When in this step the rank's process is killed (kKill) or stopped (kStop); kNever if it is not.
   int64_t LeavesNs(IncidentKind kind, int rank) const;

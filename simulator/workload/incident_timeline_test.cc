@@ -215,6 +215,11 @@ TEST_F(IncidentTimeline, AMismatchedCallHangsAndIsOfAnotherKind) {
   EXPECT_EQ(plans[1].tasks.front().function, Function::kAllReduce);
 }
 
+TEST_F(IncidentTimeline, AMismatchedCallLetsSendsAndReceivesEnd) {
+  Start("pp", {"mismatched-call:rank=2"});
+  EXPECT_EQ(RanksOf(Next(), Hangs).size(), 0u);
+}
+
 TEST_F(IncidentTimeline, APauseHoldsAllRanksBetweenTwoSteps) {
   Start("single", {"pause:from=0.15,seconds=3"});
   for (int step = 0; step < 2; ++step) Next();

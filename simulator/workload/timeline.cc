@@ -165,13 +165,15 @@ void Timeline::StopKernels(const std::vector<Plan*>& plans, const GroupPosition&
   const double common =
       Fraction(HashRandom(options_.seed, step_, position.group, number, kTransfer));
   const double times = (1.0 + kTransferJitter * common) * conditions_.TransferTimes(communicator);
-  const bool hangs = conditions_.Hangs(communicator, position.group, position.groups);
   const bool is_aborted = IsAborted(communicator, position);
   const Awaited all = AwaitedOf(plans, communicator);
   std::vector<int64_t> stops_ns;
   for (Plan* plan : plans) {
+    const bool is_collective = AwaitsAll(*plan);
+    const bool hangs =
+        conditions_.Hangs(communicator, is_collective, position.group, position.groups);
     const Awaited awaited =
-        AwaitsAll(*plan) ? all : AwaitedOf(PeersOf(*plan, plan_of_rank), communicator);
+        is_collective ? all : AwaitedOf(PeersOf(*plan, plan_of_rank), communicator);
     const double transfer_ns = TransferNsOf(*plan, communicator) * times * awaited.adapter_times;
     const int64_t stop_ns = awaited.start_ns + static_cast<int64_t>(transfer_ns) +
                             JitterNs(kStopJitterNs, plan->rank, position.group, kStop);
