@@ -99,6 +99,7 @@ class Store(PushTest):
         for key, value in scraped.items():
             if key[0].startswith(OF_RANKS):
                 self.assertEqual(value, pushed[key], key)
+        self.expect_truth(pushed)
 
     def store_in_prometheus(self, *flags, features=()):
         program = pathlib.Path(os.environ.get('NCCL_EXPORTER_OTLP_PROMETHEUS', CACHE / 'sid/usr/bin/prometheus'))
