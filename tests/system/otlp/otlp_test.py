@@ -349,7 +349,7 @@ class PushesByTls(PushesTo):
         self.assertEqual('', process.text())
 
     def test_wait_until_the_certificates_are_right(self):
-        """Of the receiver, which has another name or authority first, and of the client."""
+        """The receiver has another name or authority first, or the client none."""
         self.issue('ca', 'elsewhere', 'DNS:elsewhere.example')
         self.issue('other-ca', 'forged', 'IP:127.0.0.1')
         for wrong, variables, why in (('elsewhere', self.variables(), 'The name in the certificate does not match the expected.'),
