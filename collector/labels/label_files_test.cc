@@ -118,10 +118,25 @@ TEST_F(LabelFilesTest, FilesThatOthersMayWriteAreRefused) {
   EXPECT_EQ(Team(), "x");
   std::filesystem::permissions(directory_, std::filesystem::perms(0755));
   EXPECT_EQ(Team(), "y");
-  // Root alone may give a file away, and only to a user whom his namespace knows.
-  if (::chown((directory_ + "/a.json").c_str(), 54321, 54321) != 0) return;
-  ExpectFaults(3, 1, "belongs to user 54321");
+}
+
+TEST_F(LabelFilesTest, FilesAndDirectoriesOfOtherUsersAreRefused) {
+  constexpr uid_t kOther = 54321;
+  const std::string file = directory_ + "/a.json";
+  PutTeam("a.json", "x");
+  EXPECT_EQ(Team(), "x");
+  if (::chown(file.c_str(), kOther, kOther) != 0)
+    GTEST_SKIP() << "needs root, to give files to other users";
+  ExpectFaults(1, 1, "belongs to user 54321");
+  EXPECT_EQ(Team(), "x");
+  PutTeam("a.json", "y");
   EXPECT_EQ(Team(), "y");
+  ASSERT_EQ(::chown(directory_.c_str(), kOther, kOther), 0);
+  PutTeam("a.json", "z");
+  for (int look = 0; look < 3; ++look) ExpectFaults(2, 1, "belongs to user 54321");
+  EXPECT_EQ(Team(), "y");
+  ASSERT_EQ(::chown(directory_.c_str(), ::geteuid(), ::getegid()), 0);
+  EXPECT_EQ(Team(), "z");
 }
 
 TEST_F(LabelFilesTest, WhatIsNoFileOrTooLongIsRefused) {

@@ -63,17 +63,19 @@ TEST(LabelRulesTest, TheNearerWayWins) {
               UnorderedElementsAre(Pair("team", "job"), Pair("account", "a"), Pair("rack", "r1")));
 }
 
+// Labels whose names are this letter and a number from 0.
+std::string LabelsFrom(char letter, int count) {
+  std::string labels;
+  for (int i = 0; i < count; ++i)
+    labels +=
+        std::string(labels.empty() ? "" : ",") + '"' + letter + std::to_string(i) + "\": \"x\"";
+  return "{" + labels + "}";
+}
+
 TEST(LabelRulesTest, AProcessHasEightLabelsAtMost) {
-  const auto labels_from = [](char letter) {
-    std::string labels;
-    for (int i = 0; i < 6; ++i)
-      labels +=
-          std::string(labels.empty() ? "" : ",") + '"' + letter + std::to_string(i) + "\": \"x\"";
-    return "{" + labels + "}";
-  };
   const SiteLabels labels = LabelsOf(
-      Process(), ParseLabelRules("[" + Rule(R"({"uid": 1000})", labels_from('u')) + "," +
-                                 Rule(R"({"slurm_job_id": 4711})", labels_from('j')) + "]"));
+      Process(), ParseLabelRules("[" + Rule(R"({"uid": 1000})", LabelsFrom('u', 6)) + "," +
+                                 Rule(R"({"slurm_job_id": 4711})", LabelsFrom('j', 6)) + "]"));
   ASSERT_EQ(labels.size(), 8u);
   EXPECT_EQ(labels[5].first, "j5");
   EXPECT_EQ(labels[6].first, "u0");
@@ -96,6 +98,11 @@ TEST(LabelRulesTest, EachFaultIsSaid) {
     EXPECT_THAT(FaultOf(Rule(R"({"uid": 1})", std::string("{\"") + name + R"(": "x"})")),
                 HasSubstr("is reserved or no name"))
         << name;
+  const auto named = [](size_t bytes) { return "{\"" + std::string(bytes, 'n') + R"(": "x"})"; };
+  EXPECT_EQ(FaultOf(Rule(R"({"uid": 1})", named(64))), "");
+  EXPECT_THAT(FaultOf(Rule(R"({"uid": 1})", named(65))), HasSubstr("is reserved or no name"));
+  EXPECT_EQ(FaultOf(Rule(R"({"uid": 1})", LabelsFrom('a', 8))), "");
+  EXPECT_EQ(FaultOf(Rule(R"({"uid": 1})", LabelsFrom('a', 9))), "more than 8 labels");
   EXPECT_EQ(FaultOf(Rule(R"({"uid": 1})", R"({"a": ")" + std::string(64, 'x') + "\"}")), "");
   EXPECT_THAT(FaultOf(Rule(R"({"uid": 1})", R"({"a": ")" + std::string(65, 'x') + "\"}")),
               HasSubstr("1 to 64 bytes"));

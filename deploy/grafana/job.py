@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which communicator of a job, which rank, and is it network or compute?"""
-from columns import COMM_COLUMNS, HIDDEN_JOB_COLUMNS, NODE_COLUMNS, RANK_COLUMNS
+from columns import COMM_COLUMNS, HIDDEN_JOB_COLUMNS, NODE_COLUMNS, RANK_COLUMNS, SITE_COLUMNS
 from grafana_model import Column, Row, dashboard, graph, in_one_line, stat, steps, table
 from promql import (COMM_LABELS, JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, ON_RANK, RANK_LABELS, age_in_flight, age_of_progress, alerts, lost_now, moving_data,
                     network_waits, or_zero, rate, wait_deficit, waiting_for_ranks)
@@ -132,7 +132,7 @@ WHAT = Row('What job is it?', [
           [f'count by ({JOB_LABELS}, slurm_job_name, {NODE_LABELS}, timing_source) '
            f'(count by ({JOB_LABELS}, slurm_job_name, {NODE_LABELS}, timing_source, pid) (nccl_rank_info{{{JOB}}}))'],
           [Column('cluster', 'Cluster'), Column('namespace', 'Namespace'), Column('nccl_job', 'Job'),
-           Column('uid', 'User', width=80), Column('slurm_job_name', 'Job name'), *NODE_COLUMNS, Column('timing_source', 'Timing source'),
+           Column('uid', 'User', width=80), *SITE_COLUMNS, Column('slurm_job_name', 'Job name'), *NODE_COLUMNS, Column('timing_source', 'Timing source'),
            Column('A', 'Processes', 'short')], height=7),
 ])
 

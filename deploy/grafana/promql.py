@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Common parts of the dashboards' expressions: label sets, selectors by variable, histograms in either form."""
+import job_labels
 from grafana_model import query_variable
 
-# Labels that distinguish jobs, as in the rules, and the owner; those that a series lacks count as empty.
-JOB_LABELS = 'cluster, namespace, nccl_job, uid'
+JOB_LABELS = ', '.join(job_labels.ALL)  # those that a series lacks count as empty
 COMM_LABELS = f'{JOB_LABELS}, comm, comm_name'
 NODE_LABELS = 'hostname, instance'  # a node is known by both: in a pod the host's name is the pod's, beside a job the target is
 RANK_LABELS = f'{COMM_LABELS}, rank, {NODE_LABELS}, gpu, gpu_uuid, pid'
@@ -130,7 +130,8 @@ def network_waits(selector, direction, by='', state=None):
             f'/ ignoring (state) group_left () (sum by ({by}) ({rate("nccl_network_wait_seconds_total", own)}) > 0)')
 
 
-OWNER_LABELS = 'team, slurm_job_account, slurm_job_user'
+OWNERS = ['team', 'slurm_job_account', 'slurm_job_user']
+OWNER_LABELS = ', '.join(OWNERS)
 
 
 def gpu_hours_of_owners(selector):
@@ -142,5 +143,6 @@ def lost_hours_of_owners(selector):
     """Those that were lost by waiting and by slow transfers."""
     transfers = f'label_replace(job:nccl_slow_transfer_gpu_seconds:rate{{{selector}}}, "loss", "transfer", "", "")'
     lost = f'sum by ({JOB_LABELS}) (job:nccl_waiting_gpu_seconds:rate{{{selector}}} or {transfers})'
-    of_owners = f'{lost} * on ({JOB_LABELS}) group_left ({OWNER_LABELS}) (0 * job:nccl_job:info{{{selector}}} + 1)'
+    others = ', '.join(label for label in OWNERS if label not in job_labels.ALL)  # a join copies no label that it matches
+    of_owners = f'{lost} * on ({JOB_LABELS}) group_left ({others}) (0 * job:nccl_job:info{{{selector}}} + 1)'
     return f'sum by ({OWNER_LABELS}) (sum_over_time(({of_owners})[$__range:1m])) / 60'

@@ -104,17 +104,41 @@ def labels_of_result(expression):
     return set(re.search(r' by \(([^)]*)\)', expression)[1].split(', '))
 
 
+def generated(*arguments):
+    """File name to content."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, '-B', HERE / 'generate-dashboards', '--output', folder, *arguments], check=True)
+        return {path.name: path.read_text() for path in pathlib.Path(folder).iterdir()}
+
+
+def expressions(of):
+    return {query.place: query.expression for dashboard in of.values() for query in dashboards.queries(dashboard)}
+
+
 def fields(panel):
     organize = next(t['options'] for t in panel['transformations'] if t['id'] == 'organize')
     return organize['renameByName']
 
 
+def expect_columns_of_labels(test, panel):
+    labels = {label for target in panel['targets'] for label in labels_of_result(target['expr'])}
+    test.assertEqual({name for name in fields(panel) if not name.startswith('Value')}, labels, panel['title'])
+
+
+def read_by_promtool(test, of):
+    rules = [{'record': 'a:b', 'expr': dashboards.substituted(expression, SAMPLE), 'labels': {'number': str(number)}}
+             for number, expression in enumerate(expressions(of).values())]
+    test.assertGreater(len(rules), 100)
+    with tempfile.NamedTemporaryFile('w', suffix='.yml') as file:
+        json.dump({'groups': [{'name': 'dashboards', 'rules': rules}]}, file)
+        file.flush()
+        done = subprocess.run(['promtool', 'check', 'rules', file.name], capture_output=True, text=True)
+    test.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
 class Structure(unittest.TestCase):
     def test_the_committed_files_are_what_the_generator_writes(self):
-        with tempfile.TemporaryDirectory() as folder:
-            subprocess.run([sys.executable, '-B', HERE / 'generate-dashboards', '--output', folder], check=True)
-            written = {path.name: path.read_text() for path in pathlib.Path(folder).iterdir()}
-        self.assertEqual({path.name: path.read_text() for path in (HERE / 'dashboards').iterdir()}, written,
+        self.assertEqual({path.name: path.read_text() for path in (HERE / 'dashboards').iterdir()}, generated(),
                          'run deploy/grafana/generate-dashboards')
 
     def test_rates_span_two_scrapes_of_the_detail(self):
@@ -242,10 +266,48 @@ class Structure(unittest.TestCase):
             if panel['type'] == 'table':
                 titles = list(fields(panel).values())
                 self.assertEqual(len(set(titles)), len(titles), panel['title'])
-                labels = {label for target in panel['targets'] for label in labels_of_result(target['expr'])}
-                self.assertEqual({name for name in fields(panel) if not name.startswith('Value')}, labels, f'{uid}: {panel["title"]}')
+                expect_columns_of_labels(self, panel)
                 settings = [o['matcher']['options'] for o in panel['fieldConfig']['overrides']] + [s['displayName'] for s in panel['options']['sortBy']]
                 self.assertLessEqual(set(settings), set(titles), f'{uid}: {panel["title"]}')
+
+
+class JobLabels(unittest.TestCase):
+    """Dashboards of a site whose jobs differ by further labels."""
+    MORE = ['team', 'slurm_job_account']  # both are in a panel of owners already
+
+    @classmethod
+    def setUpClass(cls):
+        texts = generated('--job-labels', ','.join(['cluster', 'namespace', 'nccl_job', *cls.MORE]))
+        cls.of_site = {name.removesuffix('.json'): json.loads(text) for name, text in texts.items()}
+
+    def test_group_wherever_jobs_are_distinguished(self):
+        shipped, of_site, more = expressions(DASHBOARDS), expressions(self.of_site), ''.join(f', {label}' for label in self.MORE)
+        self.assertEqual(set(shipped), set(of_site))
+        grouped = 0
+        for place, expression in of_site.items():
+            for labels in re.findall(r'\b(?:by|on) \(([^)]*)\)', expression):
+                if {'namespace', 'nccl_job', 'uid'} <= set(labels.split(', ')):
+                    self.assertLessEqual({*self.MORE}, set(labels.split(', ')), place)
+                    grouped += 1
+            without_copies = [re.sub(r'group_left \([^)]*\)', '', text) for text in (expression.replace(more, ''), shipped[place])]
+            self.assertEqual(*without_copies, place)
+        self.assertGreater(grouped, 100)
+
+    def test_are_columns(self):
+        tables = [panel for dashboard in self.of_site.values() for panel in dashboards.panels(dashboard) if panel['type'] == 'table']
+        for panel in tables:
+            expect_columns_of_labels(self, panel)
+        self.assertGreater(sum('team' in fields(panel) for panel in tables), 5)
+
+    def test_can_be_read(self):
+        read_by_promtool(self, self.of_site)
+
+    def test_of_other_things_are_refused(self):
+        for labels, why in (('team,,', "'' is not a label name"), ('cost-center', "'cost-center' is not a label name"),
+                            ('team,hostname', "'hostname' is a label of ranks, not of jobs")):
+            done = subprocess.run([sys.executable, '-B', HERE / 'generate-dashboards', '--output', '/dev/null/none', '--job-labels', labels],
+                                  capture_output=True, text=True)
+            self.assertEqual((2, True), (done.returncode, f'argument --job-labels: {why}\n' in done.stderr), done.stderr)
 
 
 class Findings(unittest.TestCase):
@@ -311,16 +373,7 @@ class Suspects(unittest.TestCase):
 
 class Expressions(unittest.TestCase):
     def test_promtool_reads_them_all(self):
-        rules = [{'record': 'a:b', 'expr': dashboards.substituted(query.expression,
-                                                                  SAMPLE)} for d in DASHBOARDS.values() for query in dashboards.queries(d)]
-        self.assertGreater(len(rules), 100)
-        with tempfile.NamedTemporaryFile('w', suffix='.yml') as file:
-            for number, rule in enumerate(rules):
-                rule['labels'] = {'number': str(number)}
-            json.dump({'groups': [{'name': 'dashboards', 'rules': rules}]}, file)
-            file.flush()
-            done = subprocess.run(['promtool', 'check', 'rules', file.name], capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        read_by_promtool(self, DASHBOARDS)
 
     def test_joins_of_communicators_are_of_one_job_and_user(self):
         """Any user may write the id of another user's communicator."""

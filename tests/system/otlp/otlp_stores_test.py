@@ -99,6 +99,7 @@ class Store(PushTest):
         for key, value in scraped.items():
             if key[0].startswith(OF_RANKS):
                 self.assertEqual(value, pushed[key], key)
+        self.expect_truth(pushed)
 
     def store_in_prometheus(self, *flags, features=()):
         program = pathlib.Path(os.environ.get('NCCL_EXPORTER_OTLP_PROMETHEUS', CACHE / 'sid/usr/bin/prometheus'))
@@ -127,10 +128,10 @@ class Store(PushTest):
         self.assertEqual(2, len(scraped))
         self.assertEqual(scraped, counts(f'histogram_count({family}{{job="nccl-exporter"}})'))
 
-    def stored_by_victoria(self, *flags):
+    def stored_by_victoria(self, *flags, of_victoria=()):
         self.configure(SCRAPE % self.port)
-        self.start_victoria(*flags)
-        process = self.push(f'{self.address}/opentelemetry', '--instance=node-7', interval='1s')
+        self.start_victoria(*of_victoria)
+        process = self.push(f'{self.address}/opentelemetry', '--instance=node-7', *flags, interval='1s')
         self.eventually(lambda: len(self.query('nccl_otlp_requests_total')) == 3 and self.query('nccl_api_calls_total{job="scraped"}'), process.text)
         time.sleep(3)
         self.assertEqual('', process.text())
@@ -139,8 +140,20 @@ class Store(PushTest):
     def test_victoria_metrics_stores_what_it_scrapes(self):
         self.expect_equal(*self.stored_by_victoria())
 
+    def test_victoria_metrics_has_exponential_histograms_by_vmrange(self):
+        pushed, _ = self.stored_by_victoria('--histograms=exponential')
+        self.expect_truth(pushed)
+        family, by_rank = 'nccl_collective_duration_seconds', {}
+        for (name, labels), value in pushed.items():
+            if name == f'{family}_bucket':
+                self.assertIn('vmrange', dict(labels))
+                self.assertNotIn('le', dict(labels))
+                by_rank.setdefault(dict(labels)['rank'], []).append(value)
+        self.assertEqual({dict(labels)['rank']: value for (name, labels), value in pushed.items() if name == f'{family}_count'},
+                         {rank: sum(values) for rank, values in by_rank.items()})
+
     def test_the_translation_of_prometheus_changes_no_name(self):
-        self.expect_equal(*self.stored_by_victoria('-opentelemetry.usePrometheusNaming'))
+        self.expect_equal(*self.stored_by_victoria(of_victoria=['-opentelemetry.usePrometheusNaming']))
 
     def test_the_shipped_rules_fire_on_pushed_series(self):
         subprocess.run([sys.executable, GENERATE_RULES, f'--time-scale={TIME_SCALE}', '--output', self.root], check=True)

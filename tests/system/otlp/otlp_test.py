@@ -3,7 +3,10 @@
 """`nccl-exporter otlp` between the real daemon and a played receiver: what it pushes equals a scrape, and what it does when the
 receiver refuses, delays, breaks or is away."""
 import pathlib
+import shutil
 import signal
+import ssl
+import subprocess
 import sys
 import time
 
@@ -18,15 +21,25 @@ OWN = 'nccl_otlp_'
 OF_RANKS = ('nccl_collective_', 'nccl_api_', 'nccl_rank_', 'nccl_communicator_')
 
 
-class Pushes(PushTest):
-    def setUp(self):
-        super().setUp()
-        self.receiver = Receiver(free_port()).start()
-        self.addCleanup(self.receiver.stop)
-        self.endpoint = f'http://127.0.0.1:{self.receiver.port}'
+class PushesTo(PushTest):
+    def start_receiver(self, tls=None):
+        self.receiver = Receiver(free_port(), tls).start()
+        self.addCleanup(lambda: self.receiver.stop())
+        self.endpoint = f'{"https" if tls else "http"}://127.0.0.1:{self.receiver.port}'
 
     def wait_for(self, count, process):
         self.eventually(lambda: len(self.receiver.accepted) >= count, process.text)
+
+    def expect_all_in_order(self):
+        times = [min(request.times) / 1e9 for request in self.receiver.accepted]
+        self.assertEqual(sorted(set(times)), times)
+        self.assertLess(max(after - before for before, after in zip(times, times[1:])), 2 * 0.3 + 1, 'none is missing')
+
+
+class Pushes(PushesTo):
+    def setUp(self):
+        super().setUp()
+        self.start_receiver()
 
     def flat(self, request):
         """As the text of a scrape has it: buckets are cumulative."""
@@ -59,6 +72,7 @@ class Pushes(PushTest):
         of_ranks = {key: value for key, value in scraped.items() if key[0].startswith(OF_RANKS)}
         self.assertGreater(len(of_ranks), 100)
         self.assertEqual(of_ranks, {key: pushed[key] for key in of_ranks})
+        self.expect_truth(pushed)
         self.assertEqual(1, len(request.times))
         self.assertEqual({''}, {point.unit for point in request.points.values()})
         self.assertEqual({'service.name', 'service.instance.id', 'host.name', 'k8s.node.name'}, set(request.resource))
@@ -135,11 +149,6 @@ class Pushes(PushTest):
         self.eventually(lambda: self.receiver.accepted[-1].value('nccl_otlp_failed_tries_total') == 2, process.text)
         self.assertIn(f'cannot push to http://127.0.0.1:{self.receiver.port}/v1/metrics: status 429: slow down; trying again', process.text())
         self.assertIn('accepts requests again', process.text())
-
-    def expect_all_in_order(self):
-        times = [min(request.times) / 1e9 for request in self.receiver.accepted]
-        self.assertEqual(sorted(set(times)), times)
-        self.assertLess(max(after - before for before, after in zip(times, times[1:])), 2 * 0.3 + 1, 'none is missing')
 
     def test_that_are_refused_are_dropped_and_counted(self):
         self.receiver.answers.extend([(400, {}, b'\x12\x03bad', 0), (413, {}, b'', 0), (301, {'Location': '/'}, b'', 0)])
@@ -276,6 +285,102 @@ class Pushes(PushTest):
         status = pathlib.Path(f'/proc/{process.pid}/status').read_text()
         self.assertLess(int(status.split('VmHWM:')[1].split()[0]), 64 << 10, 'KiB')
         self.receiver.start()
+
+
+class PushesByTls(PushesTo):
+    """To a receiver that takes clients with a certificate of its authority only."""
+    VARIABLES = {'OTEL_EXPORTER_OTLP_CERTIFICATE': 'ca.pem', 'OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE': 'client.pem', 'OTEL_EXPORTER_OTLP_CLIENT_KEY': 'client.key'}
+
+    def setUp(self):
+        if not shutil.which('openssl'):
+            self.skipTest('openssl is missing')
+        super().setUp()
+        for authority in 'ca', 'other-ca':
+            self.certify(authority, '-addext', 'basicConstraints=critical,CA:TRUE')
+        self.issue('ca', 'receiver', 'IP:127.0.0.1')
+        self.issue('ca', 'client', 'DNS:node-7')
+
+    def certify(self, name, *arguments):
+        subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2', '-config', '/dev/null',
+                        '-subj', f'/CN={name}', '-keyout', f'{name}.key', '-out', f'{name}.pem', *arguments],
+                       cwd=self.root, check=True, capture_output=True)
+
+    def issue(self, authority, name, alternative):
+        self.certify(name, '-CA', f'{authority}.pem', '-CAkey', f'{authority}.key', '-addext', f'subjectAltName={alternative}')
+
+    def server_context(self, name='receiver'):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.root / f'{name}.pem', self.root / f'{name}.key')
+        context.load_verify_locations(self.root / 'ca.pem')
+        context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+    def variables(self, **changed):
+        return {name: str(self.root / file) for name, file in {**self.VARIABLES, **changed}.items() if file}
+
+    def configuration(self, name, text):
+        (self.root / name).write_text(text)
+        return f'--endpoint.config.file={self.root / name}'
+
+    def expect_clients(self):
+        self.assertEqual({'client'}, {dict(field for [field] in peer['subject'])['commonName'] for peer in self.receiver.peers})
+
+    def test_take_authority_and_certificate_of_the_variables(self):
+        self.start_receiver(self.server_context())
+        process = self.push(self.endpoint, environment=self.variables())
+        self.wait_for(3, process)
+        self.expect_all_in_order()
+        self.expect_clients()
+        self.assertEqual('', process.text())
+
+    def test_take_login_and_files_of_a_configuration_instead(self):
+        self.issue('ca', 'named', 'DNS:otlp.example')
+        self.start_receiver(self.server_context('named'))
+        (self.root / 'token').write_text('of the file\n')
+        flag = self.configuration('otlp.yml', 'authorization: {credentials_file: token}\nhttp_headers: {X-Scope: {values: [team-a]}}\n'
+                                  'tls_config: {ca_file: ca.pem, cert_file: client.pem, key_file: client.key, server_name: otlp.example}\n')
+        process = self.push(self.endpoint, flag, environment={**self.variables(OTEL_EXPORTER_OTLP_CERTIFICATE='other-ca.pem'),
+                                                             'OTEL_EXPORTER_OTLP_HEADERS': 'Authorization=of the variable,b=2'})
+        self.wait_for(3, process)
+        self.expect_all_in_order()
+        self.expect_clients()
+        _, head = self.receiver.heads[0]
+        self.assertEqual(('Bearer of the file', 'team-a', None), (head['Authorization'], head['X-Scope'], head.get('b')))
+        self.assertEqual('', process.text())
+
+    def test_wait_until_the_certificates_are_right(self):
+        """The receiver has another name or authority first, or the client none."""
+        self.issue('ca', 'elsewhere', 'DNS:elsewhere.example')
+        self.issue('other-ca', 'forged', 'IP:127.0.0.1')
+        for wrong, variables, why in (('elsewhere', self.variables(), 'The name in the certificate does not match the expected.'),
+                                      ('forged', self.variables(), 'The certificate issuer is unknown.'),
+                                      ('receiver', self.variables(OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE='', OTEL_EXPORTER_OTLP_CLIENT_KEY=''), None)):
+            with self.subTest(wrong):
+                self.start_receiver(self.server_context(wrong))
+                process = self.push(self.endpoint, environment=variables)
+                self.eventually(lambda: 'trying again' in process.text(), process.text)
+                if why:
+                    self.assertIn(f'cannot push to {self.endpoint}/v1/metrics: TLS: ', process.text())
+                    self.assertIn(why, process.text())
+                time.sleep(1)
+                self.assertEqual(([], []), (self.receiver.tries, self.receiver.accepted))
+                self.receiver.stop()
+                right = self.server_context()
+                if not why:
+                    right.verify_mode = ssl.CERT_NONE
+                self.receiver = Receiver(self.receiver.port, right).start()
+                self.wait_for(8, process)
+                self.expect_all_in_order()
+                self.assertGreater(self.receiver.accepted[-1].value('nccl_otlp_failed_tries_total'), 0)
+                process.send_signal(signal.SIGTERM)
+                process.wait()
+                self.receiver.stop()
+                self.receiver.start()
+
+    def test_name_files_that_are_missing(self):
+        self.start_receiver(self.server_context())
+        process = self.push(self.endpoint, environment=self.variables(OTEL_EXPORTER_OTLP_CERTIFICATE='none.pem'))
+        self.eventually(lambda: 'none.pem has no certificate of an authority' in process.text(), process.text)
 
 
 if __name__ == '__main__':

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A daemon with a job that has ended, and a process beside it: `nccl-exporter otlp` or `extension run`."""
 import contextlib
+import json
 import pathlib
 import re
 import sys
@@ -19,8 +20,9 @@ class PushTest(ProcessTest):
         super().setUp()
         self.segments = self.root / 'segments'
         self.segments.mkdir()
+        self.truth = self.root / 'truth.json'
         job = self.start([self.root / 'nccl-sim', '--plugin', self.root / 'libnccl-profiler-exporter.so', '--segment-dir', self.segments,
-                          '--ranks-per-node', '2', '--layout', 'single', '--duration', '20', '--env', 'NCCL_ALLGATHERV_ENABLE=0',
+                          '--ranks-per-node', '2', '--layout', 'single', '--duration', '20', '--truth', self.truth, '--env', 'NCCL_ALLGATHERV_ENABLE=0',
                           '--env', 'NCCL_EXPORTER_KERNEL_TIMING=on'])
         self.assertEqual(0, job.wait(), job.text())
         self.daemon = self.start_daemon()
@@ -34,6 +36,23 @@ class PushTest(ProcessTest):
     def push(self, endpoint, *flags, environment=(), interval='300ms'):
         return self.start([self.root / 'nccl-exporter', 'otlp', f'--daemon=http://127.0.0.1:{self.port}', f'--endpoint={endpoint}',
                            f'--interval={interval}', *flags], env={'PATH': '/usr/bin:/bin', **dict(environment)})
+
+    def expect_truth(self, series):
+        """Values by name and labels, as scraped() has them, are those of the simulator's account of the job."""
+        compared = 0
+        for rank in json.loads(self.truth.read_text())['ranks']:
+            for communicator in rank['communicators']:
+                for function, true in communicator['functions'].items():
+                    wanted = [('nccl_api_calls_total', {'function': function}, true['calls']),
+                              ('nccl_collective_duration_seconds_count', {'collective': function}, sum(true['duration'].values()))]
+                    for size, counts in true['sizes'].items():
+                        for name in 'operations', 'bytes', 'timed_operations':
+                            wanted.append((f'nccl_collective_{name}_total', {'collective': function, 'size': size}, counts[name]))
+                    for name, labels, value in wanted:
+                        labels = {**labels, 'comm': communicator['id'], 'rank': str(communicator['rank'])}.items()
+                        self.assertEqual([value], [got for (family, own), got in series.items() if family == name and labels <= own], (name, labels))
+                        compared += value > 0
+        self.assertEqual(2 * 5, compared, 'of the only function of each rank')
 
     def scraped(self, accept='text/plain;version=0.0.4', port=None):
         """Values by name and labels of one scrape, a histogram's bucket as a series of its own."""

@@ -120,11 +120,17 @@ class Request:
         return self.points[name, frozenset(labels.items())].value
 
 
-class Receiver:
-    """`answers` are (status, headers, body, seconds) or raw bytes, one for each request; then all are accepted."""
+class Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request, address):
+        """Broken connections and refused certificates are what some tests are about."""
 
-    def __init__(self, port):
+
+class Receiver:
+    """`answers` are (status, headers, body, seconds) or raw bytes, one for each request; then all are accepted. `tls` is an ssl.SSLContext."""
+
+    def __init__(self, port, tls=None):
         self.port, self.answers, self.heads, self.accepted, self.tries = port, collections.deque(), [], [], []
+        self.tls, self.peers = tls, []  # the certificates of clients
         self.lock = threading.Lock()
 
     def start(self):
@@ -138,7 +144,9 @@ class Receiver:
 
             def log_message(self, *_):
                 pass
-        self.server = http.server.ThreadingHTTPServer(('127.0.0.1', self.port), Handler)
+        self.server = Server(('127.0.0.1', self.port), Handler)
+        if self.tls:  # a handler's thread makes the handshake, when it reads
+            self.server.socket = self.tls.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=self.server.serve_forever, kwargs={'poll_interval': 0.05}, daemon=True).start()
         return self
 
@@ -152,6 +160,7 @@ class Receiver:
             body = gzip.decompress(body)
         with self.lock:
             self.heads.append((handler.path, dict(handler.headers)))
+            self.peers.append(handler.connection.getpeercert() if self.tls else None)
             self.tries.append(Request(body))
             answer = self.answers.popleft() if self.answers else (200, {}, b'', 0)
             if not isinstance(answer, bytes) and answer[0] == 200 and not answer[3]:
