@@ -16,6 +16,11 @@
 #include "collector/host/proc_text.h"
 
 namespace nccl_exporter::collector {
+namespace {
+
+bool IsThere(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+}  // namespace
 
 // A kernel that does not count shows zeros, also of a thread that has run.
 std::optional<ProcessReader::Times> ProcessReader::TimesIn(const std::string& schedstat) {
@@ -29,20 +34,39 @@ std::optional<ProcessReader::Times> ProcessReader::TimesIn(const std::string& sc
 void ProcessReader::Survey(bool counts_verbs, int64_t monotonic_ns) {
   surveyed_ns_ = monotonic_ns;
   ChooseThreads();
-  const std::string membership = ReadProcFile(folder_ + "/cgroup");
-  const auto of_v2 = CgroupOf(membership, ""), of_v1 = CgroupOf(membership, "cpu");
-  throttling_file_ = of_v2 ? ThrottlingFile(cgroups_, *of_v2) : "";
-  if (throttling_file_.empty() && of_v1)
-    throttling_file_ = ThrottlingFile(cgroups_ + "/cpu", *of_v1);
-  // Beside v1, as systemd mounts both.
-  const std::string unified = cgroups_ + "/unified";
-  const std::string& v2 = ::access(unified.c_str(), F_OK) == 0 ? unified : cgroups_;
-  pressure_file_ = of_v2 ? v2 + *of_v2 + "/memory.pressure" : "";
+  FindCgroup();
   if (!counts_verbs) {
     signals_.verbs_devices.reset();
   } else if (signals_.verbs_devices.value_or(0) == 0) {
     signals_.verbs_devices = CountVerbs();
   }
+}
+
+void ProcessReader::FindCgroup() {
+  const std::string membership = ReadProcFile(folder_ + "/cgroup");
+  const auto of_v2 = CgroupOf(membership, ""), of_v1 = CgroupOf(membership, "cpu");
+  std::string throttling = of_v2 ? ThrottlingFile(cgroups_, *of_v2) : "";
+  if (throttling.empty() && of_v1) throttling = ThrottlingFile(cgroups_ + "/cpu", *of_v1);
+  const std::string of_cpu = of_v1 ? "/cpu" + *of_v1 : of_v2.value_or("/..");
+  has_no_quota_ = throttling.empty() && IsThere(cgroups_ + of_cpu + "/cgroup.procs");
+  throttled_.Follow(std::move(throttling));
+  // Beside v1, as systemd mounts both.
+  const std::string unified = cgroups_ + "/unified";
+  const std::string& v2 = IsThere(unified) ? unified : cgroups_;
+  stalled_.Follow(of_v2 ? v2 + *of_v2 + "/memory.pressure" : "");
+}
+
+void ProcessReader::CgroupTotal::Follow(std::string other) {
+  if (other == file) return;
+  file = std::move(other);
+  read.reset();
+}
+
+std::optional<uint64_t> ProcessReader::CgroupTotal::Grown(std::optional<uint64_t> now) {
+  if (!now) return std::nullopt;
+  sum += *now - std::min(*now, read.value_or(*now));
+  read = now;
+  return sum;
 }
 
 // Progress threads that are followed stay, then come those that have run or waited most since the
@@ -98,9 +122,10 @@ void ProcessReader::Read() {
   signals_.involuntary_switches =
       NumberBehind(ReadProcFile(folder_ + "/status"), "nonvoluntary_ctxt_switches:");
   signals_.major_faults = MajorFaults(ReadProcFile(folder_ + "/stat"));
-  signals_.throttled_ns = ThrottledNs(ReadProcFile(throttling_file_));
-  signals_.memory_stall_ns = NumberBehind(ReadProcFile(pressure_file_), " total=");
-  if (signals_.memory_stall_ns) *signals_.memory_stall_ns *= 1000;  // us
+  const auto throttled_ns = throttled_.Grown(ThrottledNs(ReadProcFile(throttled_.file)));
+  signals_.throttled_ns = has_no_quota_ ? throttled_.sum : throttled_ns;
+  const auto stalled_us = stalled_.Grown(NumberBehind(ReadProcFile(stalled_.file), " total="));
+  signals_.memory_stall_ns = stalled_us ? std::optional(*stalled_us * 1000) : std::nullopt;
 }
 
 void ProcessReader::ReadThreads() {

@@ -52,16 +52,28 @@ class ProcessReader {
     FileDescriptor schedstat = {};   // open while it is followed
     bool makes_progress = false;     // is followed, and one of NCCL's progress threads
   };
+  // A total of its cgroup, from the first look on: a process may be moved to another cgroup.
+  struct CgroupTotal {
+    void Follow(std::string other);
+    // Nothing where the file is not there.
+    std::optional<uint64_t> Grown(std::optional<uint64_t> now);
+
+    std::string file = {};
+    std::optional<uint64_t> read = {};
+    uint64_t sum = 0;
+  };
   static std::optional<Times> TimesIn(const std::string& schedstat);
   void ChooseThreads();
+  void FindCgroup();
   void ReadThreads();
   std::optional<uint64_t> CountVerbs() const;
 
   const std::string folder_;  // /proc/PID
   const std::string cgroups_;
   HostSignals signals_;
-  std::map<pid_t, Thread> threads_;              // all at the latest survey
-  std::string throttling_file_, pressure_file_;  // of its cgroup; empty: there is none
+  std::map<pid_t, Thread> threads_;  // all at the latest survey
+  CgroupTotal throttled_, stalled_;
+  bool has_no_quota_ = false;
   std::optional<int64_t> surveyed_ns_;
   uint64_t reads_ = 0;
 };

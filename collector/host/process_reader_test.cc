@@ -35,6 +35,10 @@ class ProcessReaderTest : public testing::Test {
     Write("proc/4711/stat", "4711 (a) b) S 1 2 3 4 5 6 7 8 " + std::to_string(faults) + " 10 11\n");
   }
   ProcessReader Reader() const { return {root_.path(), kPid}; }
+  // Until the files that are read seldom have been read.
+  static void ReadFiles(ProcessReader& reader) {
+    for (uint64_t i = 0; i < kReadsPerFile; ++i) reader.Read();
+  }
 
   ScratchDirectory root_;
 };
@@ -93,27 +97,58 @@ TEST_F(ProcessReaderTest, CountsMajorFaultsAndTheCgroup) {
   Write("proc/4711/cgroup", "0::/job\n");
   Write("sys/fs/cgroup/cgroup.controllers", "cpu\n");
   Write("sys/fs/cgroup/job/cpu.max", "50000 100000\n");
-  Write("sys/fs/cgroup/job/cpu.stat", "throttled_usec 1\n");
-  Write("sys/fs/cgroup/job/memory.pressure", "some avg10=0.00 total=5\n");
+  Write("sys/fs/cgroup/job/cpu.stat", "throttled_usec 4000\n");
+  Write("sys/fs/cgroup/job/memory.pressure", "some avg10=0.00 total=500\n");
   WriteFaults(70);
   ProcessReader reader = Reader();
   reader.Survey(false, 0);
   reader.Read();
   EXPECT_EQ(reader.signals().major_faults, 70u);
+  EXPECT_EQ(reader.signals().throttled_ns, 0u) << "from the first look on";
+  EXPECT_EQ(reader.signals().memory_stall_ns, 0u);
+  Write("sys/fs/cgroup/job/cpu.stat", "throttled_usec 4001\n");
+  Write("sys/fs/cgroup/job/memory.pressure", "some avg10=0.00 total=505\n");
+  ReadFiles(reader);
   EXPECT_EQ(reader.signals().throttled_ns, 1000u);
   EXPECT_EQ(reader.signals().memory_stall_ns, 5000u);
   std::filesystem::remove(root_.File("sys/fs/cgroup/job/memory.pressure"));
-  for (uint64_t i = 0; i < kReadsPerFile; ++i) reader.Read();
+  ReadFiles(reader);
   EXPECT_EQ(reader.signals().memory_stall_ns, std::nullopt);
 }
 
+TEST_F(ProcessReaderTest, AProcessWithoutAQuotaIsNotThrottledUntilItIsMoved) {
+  Write("proc/4711/cgroup", "0::/free\n");
+  Write("sys/fs/cgroup/free/cpu.max", "max 100000\n");
+  Write("sys/fs/cgroup/job/cpu.max", "50000 100000\n");
+  Write("sys/fs/cgroup/job/cpu.stat", "throttled_usec 4000\n");
+  ProcessReader reader = Reader();
+  reader.Survey(false, 0);
+  reader.Read();
+  EXPECT_EQ(reader.signals().throttled_ns, std::nullopt) << "its cgroup is not seen";
+  Write("sys/fs/cgroup/free/cgroup.procs", "4711\n");
+  reader.Survey(false, 0);
+  ReadFiles(reader);
+  EXPECT_EQ(reader.signals().throttled_ns, 0u);
+  Write("proc/4711/cgroup", "0::/job\n");
+  reader.Survey(false, 0);
+  ReadFiles(reader);
+  EXPECT_EQ(reader.signals().throttled_ns, 0u) << "others were throttled there before";
+  Write("sys/fs/cgroup/job/cpu.stat", "throttled_usec 4007\n");
+  ReadFiles(reader);
+  EXPECT_EQ(reader.signals().throttled_ns, 7000u);
+}
+
 TEST_F(ProcessReaderTest, FindsTheCgroupsOfV2BesideThoseOfV1) {
-  Write("proc/4711/cgroup", "4:memory:/other\n0::/job\n");
+  Write("proc/4711/cgroup", "4:memory:/other\n3:cpu,cpuacct:/slurm\n0::/job\n");
+  Write("sys/fs/cgroup/cpu/slurm/cgroup.procs", "4711\n");
   Write("sys/fs/cgroup/unified/job/memory.pressure", "some avg10=0.00 total=5\n");
   ProcessReader reader = Reader();
   reader.Survey(false, 0);
   reader.Read();
-  EXPECT_EQ(reader.signals().memory_stall_ns, 5000u);
+  EXPECT_EQ(reader.signals().throttled_ns, 0u);
+  Write("sys/fs/cgroup/unified/job/memory.pressure", "some avg10=0.00 total=9\n");
+  ReadFiles(reader);
+  EXPECT_EQ(reader.signals().memory_stall_ns, 4000u);
 }
 
 // Absent, and not 0: hidepid, another PID namespace, or a kernel that does not count.

@@ -2,7 +2,9 @@
 #include "exporter/findings/late/host_rates.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <vector>
@@ -18,15 +20,17 @@ using collector::HostSignals;
 struct Signal {
   std::optional<uint64_t> HostSignals::*count;
   bool is_time;  // in nanoseconds
+  const char* name;
   const char* words;
 };
 constexpr std::array<Signal, 4> kSignals{{
-    {&HostSignals::cpu_wait_ns, true, "waits for a CPU {:.1f} % of the time, its peers {:.1f} %"},
-    {&HostSignals::throttled_ns, true,
+    {&HostSignals::cpu_wait_ns, true, "CPU",
+     "waits for a CPU {:.1f} % of the time, its peers {:.1f} %"},
+    {&HostSignals::throttled_ns, true, "quota",
      "is throttled by its CPU quota {:.1f} % of the time, its peers {:.1f} %"},
-    {&HostSignals::memory_stall_ns, true,
+    {&HostSignals::memory_stall_ns, true, "memory",
      "is in a cgroup that waits for memory {:.1f} % of the time, its peers {:.1f} %"},
-    {&HostSignals::major_faults, false,
+    {&HostSignals::major_faults, false, "page faults",
      "waits for a disk at {:.0f} page faults per second, its peers at {:.0f}"},
 }};
 
@@ -40,39 +44,48 @@ void HostRates::Record(const collector::NodeSnapshot& node, int64_t monotonic_ns
   while (monotonic_ns - looks_.front().first > times_.window.count()) looks_.pop_front();
 }
 
+// Since the first look of the window that has the signal: processes are surveyed one by one. A
+// signal that is read seldom needs half a window.
+std::optional<double> HostRates::RateOf(const collector::FileKey& file,
+                                        std::optional<uint64_t> HostSignals::*count) const {
+  const auto value = [&](const auto& look) -> std::optional<uint64_t> {
+    const auto signals = look.second.find(file);
+    return signals == look.second.end() ? std::nullopt : signals->second.*count;
+  };
+  const auto first =
+      std::ranges::find_if(looks_, [&](const auto& look) { return value(look).has_value(); });
+  if (first == looks_.end()) return std::nullopt;
+  const auto from = value(*first), to = value(looks_.back());
+  const int64_t passed_ns = looks_.back().first - first->first;
+  if (!to || *to < *from || passed_ns < times_.window.count() / 2) return std::nullopt;
+  return static_cast<double>(*to - *from) / static_cast<double>(passed_ns);
+}
+
 std::string HostRates::Unusual(const collector::NodeSnapshot& node,
                                const collector::ProcessSnapshot& process) const {
   if (!process.host && process.seen_pid == 0)
     return "not known: the daemon does not see the process in /proc";
-  if (looks_.size() < 2) return "";
-  const auto& [begin_ns, before] = looks_.front();
-  const auto& [end_ns, now] = looks_.back();
-  std::string unusual;
-  bool is_compared = false;
+  std::vector<std::string> unusual;
+  std::vector<const char*> compared;
   for (const Signal& signal : kSignals) {
     // Shares of the time in percent, or events per second.
-    const double units = static_cast<double>(end_ns - begin_ns) / (signal.is_time ? 100 : 1e9);
-    std::optional<double> own;
+    const double unit = signal.is_time ? 100 : 1e9;
+    const auto own = RateOf(process.file, signal.count);
     std::vector<double> all;
     for (const collector::ProcessSnapshot& other : node.processes) {
-      const auto first = before.find(other.file), last = now.find(other.file);
-      if (JobKeyOf(other) != JobKeyOf(process) || first == before.end() || last == now.end())
-        continue;
-      const auto &from = first->second.*signal.count, &to = last->second.*signal.count;
-      if (!from || !to || *to < *from) continue;
-      all.push_back(static_cast<double>(*to - *from) / units);
-      if (other.file == process.file) own = all.back();
+      const auto rate = RateOf(other.file, signal.count);
+      if (rate && JobKeyOf(other) == JobKeyOf(process)) all.push_back(unit * *rate);
     }
     if (!own || all.size() < 2) continue;
-    is_compared = true;
+    compared.push_back(signal.name);
     const double median = Quantile(0.5, all);
     const double least = signal.is_time ? 100 * times_.suspect_share : times_.suspect_faults;
-    if (*own > median + least && median < times_.suspect_median * *own)
-      unusual +=
-          (unusual.empty() ? "" : "; ") + fmt::format(fmt::runtime(signal.words), *own, median);
+    if (unit * *own > median + least && median < times_.suspect_median * unit * *own)
+      unusual.push_back(fmt::format(fmt::runtime(signal.words), unit * *own, median));
   }
-  if (!unusual.empty() || !is_compared) return unusual;
-  return "nothing unusual: CPU, quota, memory and page faults are as on its peers";
+  if (unusual.empty() && !compared.empty())
+    return fmt::format("nothing unusual, compared with its peers: {}", fmt::join(compared, ", "));
+  return fmt::format("{}", fmt::join(unusual, "; "));
 }
 
 }  // namespace nccl_exporter::exporter

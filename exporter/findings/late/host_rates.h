@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -22,13 +23,18 @@ class HostRates {
   // `monotonic_ns` as in NodeHistory::Record.
   void Record(const collector::NodeSnapshot& node, int64_t monotonic_ns);
 
-  // "waits for a CPU 31.0 % of the time, its peers 0.4 %", or that nothing is unusual, or that the
-  // process cannot be seen. Empty where no other process of its job has signals. `process` is one
-  // of `node`.
+  // "waits for a CPU 31.0 % of the time, its peers 0.4 %", or that nothing is unusual and what was
+  // compared, or that the process cannot be seen. Empty where nothing could be compared: no other
+  // process of its job has signals, or it is seen for less than half a window. `process` is one of
+  // `node`.
   std::string Unusual(const collector::NodeSnapshot& node,
                       const collector::ProcessSnapshot& process) const;
 
  private:
+  // By nanosecond.
+  std::optional<double> RateOf(const collector::FileKey& file,
+                               std::optional<uint64_t> collector::HostSignals::*count) const;
+
   using Signals = std::map<collector::FileKey, collector::HostSignals>;
   Thresholds times_;
   std::deque<std::pair<int64_t, Signals>> looks_;  // of the window, the oldest first

@@ -83,8 +83,7 @@ TEST_F(HostRatesTest, SayThatNothingIsUnusual) {
   });
   EXPECT_THAT(finding.evidence,
               Contains(Pair(kMeanwhile,
-                            "nothing unusual: CPU, quota, memory and page faults are as "
-                            "on its peers")));
+                            "nothing unusual, compared with its peers: CPU, quota, page faults")));
 }
 
 TEST_F(HostRatesTest, NameNothingThatAllRanksHave) {
@@ -92,6 +91,35 @@ TEST_F(HostRatesTest, NameNothingThatAllRanksHave) {
     *host.cpu_wait_ns += (process == kLate ? 2500 : 2000) * kMs;
   });
   EXPECT_THAT(finding.evidence, Contains(Pair(kMeanwhile, testing::StartsWith("nothing unusual"))));
+}
+
+// A process is surveyed after others, and its quota is read seldom.
+TEST_F(HostRatesTest, ASignalThatCameLaterIsCompared) {
+  for (collector::ProcessSnapshot& process : job_.node().processes)
+    process.host->throttled_ns.reset();
+  int steps = 0;
+  const Finding finding = FindingWith([&](size_t process, collector::HostSignals& host) {
+    if (process == 0) ++steps;
+    if (steps < 29) return;  // in the last 40 s, of a window of 45 s
+    host.throttled_ns = host.throttled_ns.value_or(0) + (process == kLate ? 1000 * kMs : 0);
+  });
+  EXPECT_THAT(finding.evidence,
+              Contains(Pair(kMeanwhile,
+                            "is throttled by its CPU quota 20.0 % of the time, its peers 0.0 %")));
+}
+
+TEST_F(HostRatesTest, WhatIsSeenForLessThanHalfAWindowIsNotCompared) {
+  for (collector::ProcessSnapshot& process : job_.node().processes)
+    process.host->throttled_ns.reset();
+  int steps = 0;
+  const Finding finding = FindingWith([&](size_t process, collector::HostSignals& host) {
+    if (process == 0) ++steps;
+    if (steps < 34) return;
+    host.throttled_ns = host.throttled_ns.value_or(0) + (process == kLate ? 1000 * kMs : 0);
+  });
+  EXPECT_THAT(
+      finding.evidence,
+      Contains(Pair(kMeanwhile, "nothing unusual, compared with its peers: CPU, page faults")));
 }
 
 // As with hidepid, or in another PID namespace.
