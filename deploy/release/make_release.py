@@ -29,7 +29,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
 # One static program is the image's shell, with what place-plugin needs.
 BUSYBOX_PACKAGE = 'busybox-static'
 BUSYBOX_PLACE = 'bin/busybox'
-APPLETS = ('sh', 'cat', 'chmod', 'chown', 'cp', 'id', 'ls', 'mkdir', 'mv', 'rm')
+APPLETS = ('sh', 'cat', 'chmod', 'chown', 'cp', 'id', 'ls', 'mkdir', 'mount', 'mv', 'rm')
 USERS = f'root:x:0:0:root:/:/bin/sh\nnccl-exporter:x:{oci_image.USER}:{oci_image.USER}:NCCL metrics:/:/bin/sh\n'
 GROUPS = f'root:x:0:\nnccl-exporter:x:{oci_image.USER}:\n'
 

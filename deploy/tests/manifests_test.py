@@ -190,11 +190,27 @@ class Manifests(unittest.TestCase):
             self.assertEqual(pod['securityContext']['seccompProfile'], {'type': 'RuntimeDefault'})
             for container in ours:
                 context = container['securityContext']
-                self.assertEqual((context['readOnlyRootFilesystem'], context['allowPrivilegeEscalation'], context['capabilities']['drop']),
-                                 (True, False, ['ALL']))
                 is_root = context.get('runAsUser') == 0
-                self.assertEqual(context['capabilities'].get('add', []), ['CHOWN', 'FOWNER'] if is_root else [])
                 self.assertNotEqual(context.get('runAsNonRoot', False), is_root)
+                self.assertTrue(context['readOnlyRootFilesystem'])
+                self.assertEqual((context.get('privileged', False), context.get('allowPrivilegeEscalation'), context.get('capabilities')),
+                                 (True, None, None) if is_root else (False, False, {'drop': ['ALL']}))
+
+    def test_the_nodes_directory_becomes_a_file_system_by_the_init_container_alone(self):
+        """Kubernetes refuses Bidirectional without `privileged`, and `privileged` with allowPrivilegeEscalation: false."""
+        for name in ('default', 'all', 'host-network'):
+            [pod] = pods(rendered(name).values())
+            [place], [daemon, *beside] = pod['initContainers'], pod['containers']
+            propagation = [{mount['name']: mount.get('mountPropagation') for mount in container['volumeMounts']}.get('segments') for container in (place, daemon)]
+            context = place['securityContext']
+            if name == 'host-network':  # segmentFileSystem: false
+                self.assertEqual(propagation, [None, None])
+                self.assertEqual((context.get('privileged'), context['allowPrivilegeEscalation'], context['capabilities']),
+                                 (None, False, {'drop': ['ALL'], 'add': ['CHOWN', 'FOWNER']}))
+            else:
+                self.assertEqual(propagation, ['Bidirectional', 'HostToContainer'])
+                self.assertEqual((context['privileged'], context.get('allowPrivilegeEscalation')), (True, None))
+            self.assertEqual([container['name'] for container in (daemon, *beside) if container['securityContext'].get('privileged')], [])
 
     def test_the_daemons_know_the_name_of_their_node(self):
         """Their page shows it; without it they show the pod's."""
@@ -336,6 +352,8 @@ class Chart(unittest.TestCase):
                                      ('default', {'webConfigSecret': 'web'}, "Secret web: Prometheus' own configuration must fit it"),
                                      ('all', {}, 'kubectl label namespace NAMESPACE nccl-exporter/inject=enabled'),
                                      ('default', {'inject': {'enabled': True}}, 'With inject.durations=true the policy sets'),
+                                     ('default', {}, 'mounts a tmpfs at /run/nccl-exporter of the node'),
+                                     ('host-network', {}, 'Any user of a node can fill the file system of /run/nccl-exporter'),
                                      ('default', {}, 'With inject.enabled=true the pods of chosen namespaces')):
             self.assertIn(expected, chart.notes_by_go(chart.merged(chart.values_files()[name], more)))
 
@@ -355,8 +373,9 @@ class Chart(unittest.TestCase):
     @unittest.skipUnless(HAS_GO, NO_GO)
     def test_openshift_admits_what_of_the_nodes_the_values_choose(self):
         """Regression: with hostPID the constraints refused the chart's own pods."""
-        allowed = ['allowHostNetwork', 'allowHostPorts', 'allowHostPID']
-        for values, expected in ({}, [False] * 3), ({'hostNetwork': True}, [True, True, False]), ({'hostPID': True}, [False, False, True]):
+        allowed = ['allowHostNetwork', 'allowHostPorts', 'allowHostPID', 'allowPrivilegedContainer', 'allowPrivilegeEscalation']
+        for values, expected in (({}, [False, False, False, True, True]), ({'hostNetwork': True}, [True, True, False, True, True]),
+                                 ({'hostPID': True}, [False, False, True, True, True]), ({'segmentFileSystem': False}, [False] * 5)):
             made = chart.rendered_by_go({**values, 'openshift': {'securityContextConstraints': True}})
             self.assertEqual([made['SecurityContextConstraints', 'nccl-exporter'][key] for key in allowed], expected)
 
@@ -372,7 +391,7 @@ class Chart(unittest.TestCase):
         self.assertEqual(values.keys(), schema['properties'].keys() - {'global'})
         jsonschema.validate(values, schema)
         for wrong in ({'retention': '5 minutes'}, {'segmentDirectory': 'run'}, {'imag': {}}, {'extraArgs': ['x']},
-                      {'serviceMonitor': {'enabled': True}}, {'port': 80}, {'hostNetwork': 'yes'}, {'fullnameOverride': 'A B'},
+                      {'serviceMonitor': {'enabled': True}}, {'port': 80}, {'hostNetwork': 'yes'}, {'segmentFileSystem': 'yes'}, {'fullnameOverride': 'A B'},
                       {'serviceMonitor': {**values['serviceMonitor'], 'tls': {}}}, {'podMonitor': {**values['podMonitor'], 'tlsConfig': {}}},
                       {'image': {**values['image'], 'digest': 'sha256:1'}}, {'inject': {'enabled': 'yes'}},
                       {'updateStrategy': {'type': 'Recreate'}}, {'affinity': {'nodeSelector': {}}}, {'extraEnv': [{'value': '1'}]},

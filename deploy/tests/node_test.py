@@ -18,6 +18,10 @@ import report
 MOST_EXPOSURE = 15  # tenths of what `systemd-analyze security` gives; 100 is no protection at all
 PLUGIN = '/usr/lib/nccl-exporter/libnccl-profiler-exporter.so'
 
+PLACE = [DEPLOY / 'image/place-plugin']
+if os.getuid() == 0:  # without the right to mount, which the script would use
+    PLACE = ['setpriv', '--bounding-set=-sys_admin', *PLACE]
+
 
 def run(script, *arguments, **environment):
     return subprocess.run([script, *map(str, arguments)], capture_output=True, text=True, env={'PATH': '/usr/sbin:/usr/bin:/sbin:/bin', **environment})
@@ -238,7 +242,7 @@ class Node(unittest.TestCase):
 
     def test_a_new_plugin_takes_the_name_and_leaves_the_mapped_file_alone(self):
         (self.folder / 'library').write_text('old')
-        place = [DEPLOY / 'image/place-plugin', self.folder / 'segments', self.folder / 'plugin']
+        place = [*PLACE, self.folder / 'segments', self.folder / 'plugin']
         self.assertEqual(run(*place, NCCL_EXPORTER_LIBRARY=str(self.folder / 'library')).returncode, 0)
         with open(self.folder / 'plugin/libnccl-profiler-exporter.so') as mapped:
             (self.folder / 'library').write_text('new')
@@ -251,9 +255,82 @@ class Node(unittest.TestCase):
     def test_the_directory_for_those_of_pods_has_no_sticky_bit(self):
         """The kubelet gives a pod's directory this mode and root as its owner: with the bit the daemon could remove no file there."""
         (self.folder / 'library').write_text('')
-        place = [DEPLOY / 'image/place-plugin', '--pods', self.folder / 'segments', self.folder / 'plugin']
+        place = [*PLACE, '--pods', self.folder / 'segments', self.folder / 'plugin']
         self.assertEqual(run(*place, NCCL_EXPORTER_LIBRARY=str(self.folder / 'library')).returncode, 0)
         self.assertEqual((self.folder / 'segments').stat().st_mode & 0o7777, 0o777)
+
+    # A node whose /run is "$1/run", and a container in which "$1/run/segments" is mounted at "$1/seen", by propagation $2.
+    IN_A_CONTAINER = """
+        mount -t tmpfs -o mode=755 tmpfs "$1/run" && mount --make-shared "$1/run" && mkdir -p "$1/run/segments" || exit 77
+        folder=$1 propagation=$2 script=$3; shift 3
+        unshare --mount --propagation unchanged sh -euc 'folder=$1 propagation=$2 script=$3; shift 3
+            mount --bind "$folder/run/segments" "$folder/seen"; mount "--make-$propagation" "$folder/seen"
+            "$@" "$script" --pods --owner=0:0 "$folder/seen" "$folder/plugin"
+            "$@" "$script" --pods --owner=0:0 "$folder/seen" "$folder/plugin"' sh "$folder" "$propagation" "$script" "$@" || exit
+        grep " $folder/run" /proc/self/mountinfo; stat --format "%a %u" "$folder/run/segments" """
+
+    def placed_in_a_container(self, *command, propagation='shared', before=''):
+        """The output of the script, run twice in a container by `command`, and the mounts of the node's directory."""
+        for name in 'run', 'seen', 'plugin':
+            (self.folder / name).mkdir(exist_ok=True)
+        (self.folder / 'library').write_text('x')
+        done = run('unshare', '--mount', 'sh', '-c', self.IN_A_CONTAINER.replace('|| exit 77', '|| exit 77\n' + before), 'sh', self.folder, propagation,
+                   DEPLOY / 'image/place-plugin', *(command or ['env']), NCCL_EXPORTER_LIBRARY=str(self.folder / 'library'))
+        if done.returncode == 77:
+            self.skipTest('no right to mount: ' + done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue((self.folder / 'plugin/libnccl-profiler-exporter.so').exists(), 'it goes on')
+        *mounts, status = done.stdout.splitlines()
+        self.assertEqual(status, '777 0')
+        return done.stderr, mounts[1:]
+
+    CAN_MOUNT = unittest.skipUnless(os.getuid() == 0 and shutil.which('unshare'), 'needs the right to mount')
+
+    @CAN_MOUNT
+    def test_the_script_makes_a_file_system_of_the_nodes_directory_once(self):
+        """Regression: on nodes of Kubernetes any user could fill /run."""
+        said, mounts = self.placed_in_a_container()
+        self.assertEqual((said, len(mounts)), ('', 1))
+        words = mounts[0].split()
+        self.assertEqual(words[words.index('-') + 1], 'tmpfs')
+        self.assertLessEqual({'nosuid', 'nodev', 'noexec'}, set(words[5].split(',')))
+        memory_kb = int(re.search(r'MemTotal: +(\d+)', pathlib.Path('/proc/meminfo').read_text())[1])
+        size_kb = int(re.search(r'size=(\d+)k', words[-1])[1])
+        self.assertAlmostEqual(size_kb, memory_kb / 20, delta=64)
+        self.assertRegex(words[-1], r'nr_inodes=65536\b')
+
+    def test_the_script_mounts_with_the_options_of_the_unit(self):
+        [of_unit] = re.findall('(?m)^Options=(.*)$', (DEPLOY / 'systemd/run-nccl-exporter.mount').read_text())
+        [of_script] = re.findall(r'options=(\S+)', (DEPLOY / 'image/place-plugin').read_text())
+        self.assertEqual(of_script.split(',')[1:], of_unit.split(',')[1:])
+        self.assertTrue(of_script.startswith('mode=$mode,') and of_unit.startswith('mode=1777,'))
+
+    @CAN_MOUNT
+    def test_the_script_hides_no_segments_of_running_jobs(self):
+        said, mounts = self.placed_in_a_container(before='mkdir -p "$1/run/segments/pod"')
+        self.assertEqual(mounts, [])
+        self.assertEqual(len(said.splitlines()), 2, 'a line each time')
+        self.assertRegex(said, '^place-plugin: .* any user can fill .* is not empty, and running jobs would lose their segments: boot the node again, or mount')
+
+    @CAN_MOUNT
+    def test_the_script_mounts_nothing_that_only_its_container_sees(self):
+        """It would give that to the daemon's user, and not the node's directory."""
+        for propagation in 'private', 'slave':
+            said, mounts = self.placed_in_a_container(propagation=propagation)
+            self.assertEqual(mounts, [], propagation)
+            self.assertRegex(said, '^place-plugin: .* any user can fill .* mounted here alone: set segmentFileSystem in the chart, or mount')
+
+    @CAN_MOUNT
+    def test_the_script_goes_on_where_it_may_not_mount(self):
+        said, mounts = self.placed_in_a_container('setpriv', '--bounding-set=-all,+chown,+fowner', '--no-new-privs')
+        self.assertEqual(mounts, [])
+        self.assertRegex(said, r'^place-plugin: .* any user can fill .* cannot be mounted \(.+\): set segmentFileSystem in the chart, or mount')
+
+    @CAN_MOUNT
+    def test_the_script_leaves_a_file_system_of_the_administrator_alone(self):
+        said, mounts = self.placed_in_a_container(before='mount -t tmpfs -o size=1m tmpfs "$1/run/segments"')
+        self.assertEqual((said, len(mounts)), ('', 1))
+        self.assertIn('size=1024k', mounts[0])
 
     def test_the_units_of_extensions_and_otlp_are_restarted_limited_and_kept_from_segments(self):
         for name in 'extension', 'otlp':

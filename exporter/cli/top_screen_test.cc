@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "exporter/findings/findings_json.h"
+#include "exporter/findings/node_judge.h"
 #include "exporter/testing/example_snapshot.h"
+#include "exporter/text/utf8.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -136,6 +138,26 @@ TEST_F(TopScreenTest, NamesHoldNoControlSequences) {
   EXPECT_THAT(text, testing::Not(testing::HasSubstr("\x1b")));
 }
 
+// C1 and turns of direction reach a terminal as valid UTF-8: CSI is U+009B, and U+202E turns what
+// follows.
+TEST_F(TopScreenTest, TextsOfOtherProcessesAreShownAsTheyAre) {
+  const std::string unseen = "\u009b2J\u0085\u202e\u2066\u200b\x9b";
+  for (size_t rank = 0; rank < 4; ++rank) {
+    Rank(rank).name = "dp" + unseen;
+    node_.processes[rank].identity = {{"SLURM_JOB_ID", "4712" + unseen}};
+    node_.processes[rank].host_name = "node" + unseen;
+    node_.processes[rank].is_alive = rank != 1;
+  }
+  node_.processes[3].identity = {{"SLURM_JOB_ID", "4713" + unseen}};
+  judgement_ = NodeJudge().Judge(node_);
+  EXPECT_FALSE(judgement_.findings.empty());
+  for (const size_t columns : {80, 200}) {
+    const std::string text = Text({.columns = columns, .rows = 40, .has_colours = false});
+    EXPECT_THAT(text, testing::HasSubstr("4712"));
+    EXPECT_EQ(text, ValidUtf8(text, std::string::npos, "\n")) << "only line feeds are unseen";
+  }
+}
+
 TEST(TopScreenOfNothingTest, SaysThatThereIsNoProcess) {
   TopView view;
   EXPECT_THAT(TopScreen({}, {}, {}, view), testing::HasSubstr("0 processes"));
@@ -256,6 +278,28 @@ TEST_F(TopInAHangTest, WithoutColoursThereAreNoEscapes) {
 
 TEST_F(TopScreenTest, SaysWhatWasLookedAtWhereNothingIsFound) {
   EXPECT_THAT(Text({}), testing::HasSubstr("\nNothing found in the last 3.0 s: 1 communicator,"));
+  EXPECT_THAT(Text({}), testing::HasSubstr(" Not judged here: bandwidth. The alerts do: see"));
+  for (size_t rank = 0; rank < 4; ++rank) Rank(rank).nodes = 2;
+  judgement_.across_nodes = NodeJudge().Judge(node_).across_nodes;
+  EXPECT_THAT(Text({}), testing::HasSubstr(" Not judged here: bandwidth, and the network of 1 "
+                                           "communicator across nodes. The alerts do: see"));
+}
+
+// Regression: without GPU times nothing is compared, and that looked like a healthy job.
+TEST_F(TopScreenTest, AJobThatCannotBeJudgedSaysSoAndHowItWouldBe) {
+  for (size_t rank = 0; rank < 4; ++rank) {
+    Rank(rank).timing_source = TimingSource::kNone;
+    Rank(rank).timing_reason = TimingReason::kAllgathervEnabled;
+    Rank(rank).started_sequence = 9;
+  }
+  Rank(2).in_flight.clear();
+  judgement_ = NodeJudge().Judge(node_);
+  const std::string text = Text({.columns = 200, .rows = 24, .has_colours = true});
+  EXPECT_THAT(text, testing::HasSubstr("\nLate ranks of the job of user 1000 cannot be seen: no "
+                                       "GPU times (allgatherv_enabled).\n"))
+      << "as an info, without a colour";
+  EXPECT_THAT(text, testing::HasSubstr("\nNext: Set NCCL_ALLGATHERV_ENABLE=0 in the job.\n"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("Nothing found")));
 }
 
 TEST_F(TopScreenTest, ShowsAPageOfRanksAndNoneBeyondTheLast) {

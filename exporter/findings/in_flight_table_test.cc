@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "exporter/testing/example_snapshot.h"
+#include "exporter/text/utf8.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -191,6 +192,59 @@ TEST_F(InFlightTableTest, StaysWithin120ColumnsAndIsSafeOnATerminal) {
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
   std::istringstream lines(text.substr(text.find("\ncommunicator ")));  // findings are sentences
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 120u) << line;
+}
+
+// C1 and turns of direction reach a terminal as valid UTF-8: CSI is U+009B, and U+202E turns what
+// follows.
+TEST_F(InFlightTableTest, TextsOfOtherProcessesAreShownAsTheyAre) {
+  const std::string unseen = "\u009b2J\u0085\u202e\u2066\u200b\x9b";
+  for (const size_t rank : {0, 1, 3}) Start(rank, 150);
+  for (collector::ProcessSnapshot& process : node_.processes) {
+    process.identity = {{"SLURM_JOB_ID", "4712" + unseen}, {"POD_NAME", "pod" + unseen}};
+    process.host_name = "node" + unseen;
+    process.communicators[0].name = "world" + unseen;
+    process.communicators[0].last_progress_realtime_ns = kNow - 150 * kSecond;
+  }
+  const std::string text = Text();
+  EXPECT_THAT(text, HasSubstr("\"world\uFFFD2J"));
+  EXPECT_THAT(text, HasSubstr("hangs"));
+  for (const char* const character : {"\u009b", "\u0085", "\u202e", "\u2066", "\u200b", "2J\x9b"})
+    EXPECT_THAT(text, Not(HasSubstr(character)));
+  EXPECT_EQ(text, ValidUtf8(text, std::string::npos, "\n")) << "only line feeds are unseen";
+}
+
+// Where nothing is found, the sentence does not say more than was looked at.
+TEST(NothingFoundTest, SaysWhatIsNotJudgedAndWhoDoes) {
+  Judgement judgement{.findings = {},
+                      .seconds = 60,
+                      .communicators = 3,
+                      .compared_operations = 240,
+                      .learning_seconds = 0};
+  const std::string looked =
+      "Nothing found in the last 60 s: 3 communicators, 240 operations compared.";
+  EXPECT_EQ(FindingsText(judgement), looked +
+                                         " Not judged here: bandwidth. The alerts do: see "
+                                         "nccl-exporter report.\n");
+  judgement.across_nodes = 1;
+  EXPECT_EQ(FindingsText(judgement),
+            looked +
+                " Not judged here: bandwidth, and the network of 1 communicator across nodes. "
+                "The alerts do: see nccl-exporter report.\n");
+  judgement.across_nodes = 2;
+  judgement.learning_seconds = 30;
+  EXPECT_EQ(FindingsText(judgement),
+            looked +
+                " Late ranks can be found in 30 s. Not judged here: bandwidth, and the network "
+                "of 2 communicators across nodes. The alerts do: see nccl-exporter report.\n");
+}
+
+// Regression: a slow network between nodes was green, and nothing said that it was not judged.
+TEST_F(InFlightTableTest, CommunicatorsAcrossNodesAreThoseWhoseNetworkIsNotJudged) {
+  EXPECT_EQ(NodeJudge().Judge(node_).across_nodes, 0u);
+  for (size_t place = 0; place < 4; ++place) Of(place).nodes = 2;
+  EXPECT_EQ(NodeJudge().Judge(node_).across_nodes, 1u);
+  for (uint64_t rank = 0; rank < 4; ++rank) Add(rank, 0xdef).nodes = 0;
+  EXPECT_EQ(NodeJudge().Judge(node_).across_nodes, 1u) << "not known";
 }
 
 TEST_F(InFlightTableTest, SaysWhenThereIsNothing) {

@@ -66,6 +66,19 @@ TEST_F(PageTest, AJobThatCannotBeJudgedIsNotGreen) {
               testing::HasSubstr("Set NCCL_ALLGATHERV_ENABLE=0 in the job."));
 }
 
+// The daemon serves its runbooks itself, so that the link works where the project's pages cannot be
+// reached.
+TEST_F(PageTest, ARunbookIsALinkToTheDaemonsOwn) {
+  const std::string link = "[...document.querySelectorAll('#worst dd a')].at(-1)";
+  for (const auto& [state, name] : std::vector<std::pair<std::string, std::string>>{
+           {"hang", "NCCLHangCulprit"}, {"untimed", "NCCLJobNotJudged"}}) {
+    Show(state);
+    EXPECT_EQ(Evaluate(link + ".textContent"), name);
+    EXPECT_EQ(Evaluate(link + ".getAttribute('href')"), "docs/runbooks/" + name);
+    EXPECT_EQ(Evaluate(link + ".href"), page_->daemon().Url("/docs/runbooks/" + name));
+  }
+}
+
 // Regression: the headline had global ranks, and the lines below it those of the communicator.
 TEST_F(PageTest, ACardHasOneNumberingOfRanks) {
   Show("grid");

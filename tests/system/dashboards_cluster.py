@@ -24,8 +24,8 @@ PROMETHEUS = os.environ.get('NCCL_EXPORTER_PROMETHEUS', '/usr/bin/prometheus')
 TIME_SCALE = 15  # by which the rules' durations are divided
 RETENTION_SECONDS = 20  # the default by the same
 # Shorter than by the scale alone, so that bandwidth has a past and a pause is a stall within the test.
-RULE_OPTIONS = ['--time-scale', str(TIME_SCALE), '--bandwidth-window', '75s', '--baseline', '5m', '--stall-threshold', '2m']
-DETAIL_SECONDS = 2  # between two scrapes of it, where alerts are scraped apart: two in the bandwidth window, which is 5
+RULE_OPTIONS = ['--time-scale', str(TIME_SCALE), '--bandwidth-window', '150s', '--baseline', '10m', '--stall-threshold', '2m']
+DETAIL_SECONDS = 4  # between two scrapes of it, where alerts are scraped apart: the 60 s of the chart by the same
 NODES = 4
 SECONDS = 400  # of the jobs: longer than any test waits
 

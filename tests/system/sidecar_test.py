@@ -154,7 +154,8 @@ class Sidecar(unittest.TestCase):
             placed = subprocess.run(['setpriv', '--bounding-set=-all,+chown,+fowner', '--no-new-privs', self.programs / 'place-plugin',
                                      f'--owner={DAEMON_USER}:{DAEMON_USER}', node / 'segments', node / 'plugin'], capture_output=True, text=True,
                                     env={'PATH': os.environ['PATH'], 'NCCL_EXPORTER_LIBRARY': str(self.programs / 'libnccl-profiler-exporter.so')})
-            self.assertEqual((placed.returncode, placed.stderr), (0, ''))
+            self.assertEqual(placed.returncode, 0, placed.stderr)
+            self.assertRegex(placed.stderr, r'^place-plugin: .* cannot be mounted .*\n$', 'one line, which says what any user can do')
             status = (node / 'segments').stat()
             self.assertEqual((status.st_uid, status.st_mode & 0o7777), (DAEMON_USER, 0o1777))
         library = (node / 'plugin/libnccl-profiler-exporter.so').stat()

@@ -86,6 +86,7 @@ class Cluster:
         self.copies = []  # clusters of other users with the same nodes and times, who copy names and processes
         self.global_rank = str  # of a rank; empty: not known
         self.pci_bus_id = lambda rank: ''
+        self.adapter = lambda rank: ''
         self.uid = '1000'  # of the segments' owner
         self.forgets = lambda node, t: False  # whether the node's daemon starts, without the counts that it kept
         self.counts_steps = lambda t: True  # a daemon does not in the first minute after its start
@@ -274,8 +275,8 @@ class Cluster:
 
     def info_labels(self, communicator, rank):
         return self.labels(communicator, rank) | {
-            'hostname': f'gpu-node-{self.node(rank)}', 'gpu_uuid': f'GPU-{rank}', 'pci_bus_id': self.pci_bus_id(rank), 'pid': str(1000 + rank),
-            'local_rank': str(rank % self.ranks_per_node), 'timing_source': self.source(rank),
+            'hostname': f'gpu-node-{self.node(rank)}', 'gpu_uuid': f'GPU-{rank}', 'pci_bus_id': self.pci_bus_id(rank), 'adapter': self.adapter(rank),
+            'pid': str(1000 + rank), 'local_rank': str(rank % self.ranks_per_node), 'timing_source': self.source(rank),
             'timing_reason': self.reason}
 
     def progress(self, communicator, rank, t, count, labels):

@@ -256,16 +256,28 @@ def a_job_without_gpu_times():
                        ' not known. Hangs are detected. For allgatherv_enabled, set NCCL_ALLGATHERV_ENABLE=0 in the job. The runbook has the other reasons.'})}
 
 
-def a_slow_adapter():
+def slow_sends(gpus, **adapters):
+    """Slow sends of ranks of the second node, with the adapters that they know."""
     cluster = NetworkJob(4, 2, 25)
-    cluster.wire = lambda rank, t: 4 if rank == 3 else 1
-    cluster.pci_bus_id = lambda rank: '0000:4b:00.0'
+    slow = [2 + int(name[-1]) for name in adapters]
+    cluster.wire = lambda rank, t: 4 if rank in slow else 1
+    cluster.pci_bus_id = lambda rank: '0000:4b:00.0' if rank == 3 else ''
+    cluster.adapter = lambda rank: adapters.get(f'of_gpu_{rank % 2}', '') if rank in slow else 'mlx5_9'
     comm = cluster.communicators[0].id
     return cluster, 25, {
         'NCCLSlowNetworkNode': (JOB | {'comm': comm, 'hostname': 'gpu-node-1', 'job': 'nccl', 'instance': 'node1:9828'}, {
-            'summary': 'Job 42: sends of GPU 1 (PCI 0000:4b:00.0) on node gpu-node-1 are 4.0 times as long in the network as those of other nodes',
-            'description': f'Sends of GPU 1 (PCI 0000:4b:00.0) on node gpu-node-1 (node1:9828) on communicator {comm} (dp) have needed up to 4.0 times as long for a byte in the'
+            'summary': f'Job 42: sends of {gpus} on node gpu-node-1 are 4.0 times as long in the network as those of other nodes',
+            'description': f'Sends of {gpus} on node gpu-node-1 (node1:9828) on communicator {comm} (dp) have needed up to 4.0 times as long for a byte in the'
                            f' network as those of the same GPUs on other nodes since {since(2)}. They do not wait longer for their GPU or for their receiver.'})}
+
+
+def a_slow_adapter():
+    """Regression: the alert named the GPU alone, and the operator had to look up which adapter is beside it."""
+    return slow_sends('GPU 1 (PCI 0000:4b:00.0) beside adapter mlx5_3', of_gpu_1='mlx5_3')
+
+
+def slow_adapters_of_which_one_is_not_known():
+    return slow_sends('GPU 0, GPU 1 (PCI 0000:4b:00.0) beside adapter mlx5_2,mlx5_3', of_gpu_0='', of_gpu_1='mlx5_2,mlx5_3')
 
 
 def a_suspect():

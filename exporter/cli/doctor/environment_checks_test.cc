@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exporter/cli/doctor/checks.h"
+#include "exporter/text/utf8.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -50,6 +51,32 @@ TEST(EnvironmentTest, NamesSlipsInPrefixesAndLeavesOtherProgramsAlone) {
                   .front()
                   .change,
               HasSubstr("set it to the path"));
+}
+
+// C1 and turns of direction reach a terminal as valid UTF-8: CSI is U+009B, and U+202E turns what
+// follows.
+TEST(EnvironmentTest, TextsOfAProcessAreShownAsTheyAre) {
+  const std::string unseen = "\u009b2J\u0085\u202e\u2066\u200b\x9b\x1b[2J\r";
+  const Environment environment{{"NCCL_PROFILER_PLUGIN", "/opt/x" + unseen + ".so"},
+                                {"NCCL_EXPORTER_DIR" + unseen, "/x"},
+                                {"NCCL_EXPORTER_KERNEL_TIMING", "on" + unseen},
+                                {"NCCL_EXPORTER_DIR", "/dir" + unseen}};
+  std::vector<Check> checks = CheckEnvironment(environment, false);
+  EXPECT_GE(checks.size(), 3u);
+  checks.push_back(CheckDirectory("/dir" + unseen, {}, true));
+  checks.push_back(CheckPlugin("/opt/x" + unseen + ".so", 0, {}, {}));
+  checks.push_back(CheckNccl(0, "no library" + unseen, "x" + unseen));
+  checks.push_back(CheckDaemon(":1", {.status_line = "SSH-2.0" + unseen,
+                                      .status = 0,
+                                      .body = "",
+                                      .fault = "",
+                                      .is_connected = true}));
+  for (const Check& check : checks) {
+    const std::string line = CheckLine(check);
+    EXPECT_EQ(line, ValidUtf8(line)) << line;
+    EXPECT_THAT(line, testing::Not(HasSubstr("\u202e")));
+  }
+  EXPECT_THAT(CheckLine(checks.front()), HasSubstr("/opt/x?2J????\uFFFD?[2J?.so"));
 }
 
 // Regression: names were checked, and values were not.

@@ -52,6 +52,7 @@ class Doctor(ProcessTest):
     def start_daemon(self):
         daemon = self.start([self.root / 'nccl-exporter', f'--web.listen-address=127.0.0.1:{self.port}', f'--segment.dir={self.segments}'])
         self.eventually(lambda: 'listens at' in daemon.text(), daemon.text)
+        return daemon
 
     def start_rank(self, environment=(), namespaces=(), setup='', **changes):
         """The PID here of a rank of JOB_USER that has tried to load the plugin, and its log. `setup` runs in its mount namespace."""
@@ -269,7 +270,34 @@ class Doctor(ProcessTest):
         self.assertRegex(log, 'cannot create a segment in .*: No space left on device')
         self.expect(self.doctor(pid), 'FAIL', str(self.segments), 'no free inode', 'change: remove files')
 
-    # 11. Another PID namespace.
+    # 11. Of a file system that the system needs.
+
+    def test_a_folder_of_the_systems_run(self):
+        """Daemon and doctor say it: users who fill the directory fill /run."""
+        run = self.directory('run', 0o755)
+        self.mount('size=64m,mode=755', run)
+        self.segments = self.directory('run/nccl-exporter')
+        daemon = self.start_daemon()
+        self.eventually(lambda: f'{self.segments} is on a tmpfs that the system needs: any user can fill it' in daemon.text(), daemon.text)
+        pid, _ = self.start_rank()
+        lines = self.doctor(pid, code=0)
+        self.assertEqual(sum(not line.startswith('ok') for line in lines), 2, 'the daemon\'s, and the same as the rank sees it')
+        for seen in f'{self.segments}', f'/proc/{pid}/root{self.segments}':
+            self.expect(lines, f'warn directory {seen}: ', 'which the system needs: a user who fills it stops the node',
+                        r"change: mount a tmpfs there: systemctl start 'run-nccl\x2dexporter.mount' while no job runs")
+
+    def test_a_file_system_of_its_own_in_run_is_sound(self):
+        run = self.directory('run', 0o755)
+        self.mount('size=64m,mode=755', run)
+        self.segments = self.directory('run/nccl-exporter')
+        self.mount('size=32m,mode=1777', self.segments)
+        daemon = self.start_daemon()
+        self.eventually(lambda: f'watching {self.segments}' in daemon.text(), daemon.text)
+        self.assertNotIn('any user can fill it', daemon.text())
+        pid, _ = self.start_rank()
+        self.assertEqual([line for line in self.doctor(pid, code=0) if not line.startswith('ok')], [])
+
+    # 12. Another PID namespace.
 
     def test_the_pid_of_a_rank_in_its_own_namespace(self):
         self.start_daemon()
@@ -279,7 +307,7 @@ class Doctor(ProcessTest):
         self.assertNotEqual(pid, inner)
         self.expect(self.doctor(inner), f'process {inner}', f'change: --pid {pid}')
 
-    # 12. Old NCCL.
+    # 13. Old NCCL.
 
     def preload_nccl(self, version):
         """A variable that maps a libnccl.so.2 of that release into a process."""
