@@ -56,7 +56,7 @@ TEST(ClaimsOfTest, AreThoseOfTheFirstAnswerOrWhyThereAreNone) {
     });
   };
   EXPECT_EQ(claims("csv", {}), "nothing");
-  EXPECT_EQ(claims("example", {}), "label parity, family nccl_ext_example_processes");
+  EXPECT_EQ(claims("example", {}), "family nccl_ext_example_processes, label parity");
   EXPECT_EQ(claims("site-labels", {{"file", table}}), "label queue, label team");
   for (const auto& [fail, fault] : {std::pair{"create", "create() refuses its configuration"},
                                     {"partition", "partition() fails"}}) {

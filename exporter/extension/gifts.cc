@@ -73,12 +73,10 @@ void ExtensionRound::Begin(const nccl_ext_extension& extension) {
 }
 
 std::string ExtensionRound::Claims() const {
-  std::vector<std::string> all;
+  std::set<std::string> all;
   for (const auto& [place, number] : label_claims_)
-    if (number == number_) all.push_back("label " + place.second);
-  std::ranges::sort(all);
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-  for (const PlainFamily& family : gifts_.families) all.push_back("family " + family.name);
+    if (number == number_) all.insert("label " + place.second);
+  for (const PlainFamily& family : gifts_.families) all.insert("family " + family.name);
   return all.empty() ? "nothing" : fmt::format("{}", fmt::join(all, ", "));
 }
 

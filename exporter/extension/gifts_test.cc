@@ -120,7 +120,7 @@ TEST_F(ExtensionRoundTest, ClaimsAreNamedOnce) {
     for (const size_t process : {0, 1}) round_.ClaimLabel(process, name);
   }
   round_.ClaimFamily("own", "Own.", NCCL_EXT_GAUGE);
-  EXPECT_EQ(round_.Claims(), "label queue, label team, family nccl_ext_one_more_own");
+  EXPECT_EQ(round_.Claims(), "family nccl_ext_one_more_own, label queue, label team");
   round_.Begin(Named("other", NCCL_EXT_LABELS));
   round_.ClaimLabel(0, "team");
   EXPECT_EQ(round_.Claims(), "nothing");

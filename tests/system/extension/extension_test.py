@@ -252,7 +252,7 @@ class Commands(ProcessTest):
         table.write_text('nccl_job,team,queue\n4711,speech,long\n')
         place, claims = f'{SHIPPED}/libnccl-exporter-extension-', 'claims of a test answer:'
         expected = [f'csv 1.0: sink ({place}csv.so); {claims} nothing',
-                    f'example 1.0: labels, families ({place}example.so); {claims} label parity, family nccl_ext_example_processes',
+                    f'example 1.0: labels, families ({place}example.so); {claims} family nccl_ext_example_processes, label parity',
                     f'site-labels 1.0: labels ({place}site-labels.so); {claims} label queue, label team']
         self.assertEqual((0, expected), self.say('list', f'--path={SHIPPED}', f'--set=site-labels.file={table}'))
         code, lines = self.say('list', 'site-labels', f'--path={SHIPPED}')
@@ -260,7 +260,7 @@ class Commands(ProcessTest):
                          (code, lines[-1]))
         code, lines = self.say('list', 'example', 'none', f'--path={SHIPPED}', '--set=example.label=team')
         self.assertEqual(1, code)
-        self.assertIn(f'example 1.0: labels, families ({place}example.so); {claims} label team, family nccl_ext_example_processes', lines)
+        self.assertIn(f'example 1.0: labels, families ({place}example.so); {claims} family nccl_ext_example_processes, label team', lines)
         self.assertIn(f'nccl-exporter: none: no libnccl-exporter-extension-none.so in {SHIPPED}', lines)
 
 
