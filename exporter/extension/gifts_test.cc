@@ -98,8 +98,10 @@ TEST_F(ExtensionRoundTest, FamiliesAndTheirTextsHaveLimits) {
   EXPECT_EQ(claim("talkative", 513), NCCL_EXT_REFUSED);
   for (size_t i = 0; i < 64; ++i) ASSERT_EQ(claim("own" + std::to_string(i), 512), NCCL_EXT_OK);
   EXPECT_EQ(claim("one_more", 512), NCCL_EXT_REFUSED);
-  EXPECT_EQ(round_.refusals().at("family \"talkative\""), "no help of at most 512 bytes");
-  EXPECT_EQ(round_.refusals().at("family \"one_more\""), "more than 64");
+  const std::map<std::string, std::string> refusals{
+      {"family \"talkative\"", "no help of at most 512 bytes"},
+      {"family \"one_more\"", "more than 64"}};
+  EXPECT_EQ(round_.refusals(), refusals);
   std::vector<std::string> texts;
   for (char letter = 'a'; letter <= 'q'; ++letter) texts.emplace_back(1, letter);
   std::vector<const char*> names, values(16, "x");
