@@ -129,7 +129,7 @@ class Example(unittest.TestCase):
         header = (ROOT / 'extension/nccl_exporter_extension.h').read_text(encoding='utf-8')
         for row in self.ROWS:
             lines = '\n'.join(self.SOURCE[number - 1] for number in self.lines(row))
-            names = re.findall(r'`(?:--set )?([\w*]+)[^`]*`', row[2])
+            names = re.findall(r'`([\w*]+)[^`]*`', row[2])
             with self.subTest(row):
                 self.assertIn(' '.join(names[:1]), lines)
                 self.assertEqual([], [name for name in names[1:] if name not in lines + header])

@@ -229,10 +229,9 @@ std::string InChild(const std::function<std::string()>& act) {
   int status = 0;
   ::waitpid(child, &status, 0);
   Require(is_over, fmt::format("it does not end within {} s", kMostTestMs / 1000));
-  if (bytes <= 0)
-    throw std::runtime_error(WIFSIGNALED(status)
-                                 ? fmt::format("it crashes: {}", ::strsignal(WTERMSIG(status)))
-                                 : "it ends the process");
+  Require(bytes > 0, WIFSIGNALED(status)
+                         ? fmt::format("it crashes: {}", ::strsignal(WTERMSIG(status)))
+                         : "it ends the process");
   const std::string said(text + 1, static_cast<size_t>(bytes) - 1);
   Require(text[0] == kRight, said);
   return said;
