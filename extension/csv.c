@@ -12,7 +12,7 @@
 
 #include "nccl_exporter_extension.h"
 
-#define MOST_LINE 4096
+#define MOST_LINE 8192
 #define MOST_LINES 65536
 
 struct csv {
@@ -75,7 +75,7 @@ static nccl_ext_status write_sample(struct csv* csv, const nccl_ext_snapshot* sn
       line, MOST_LINE / 2, "%lld,%s,%.17g,", (long long)(host->time_ns(snapshot) / 1000000),
       host->family_name(snapshot, family), host->sample_value(snapshot, family, sample));
   if (head < 0 || head >= MOST_LINE / 2) return NCCL_EXT_FAILED;
-  char labels[MOST_LINE / 4];
+  char labels[MOST_LINE / 2];
   size_t used = 0;
   labels[0] = '\0';
   for (size_t i = 0; i < host->sample_labels(snapshot, family, sample); ++i) {

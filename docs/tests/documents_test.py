@@ -110,6 +110,34 @@ class Walks(unittest.TestCase):
                 self.assertEqual([], [name for name in names if not (ROOT / name).exists()])
 
 
+class Example(unittest.TestCase):
+    """docs/extensions.md explains extension/example.c line by line."""
+    SOURCE = (ROOT / 'extension/example.c').read_text(encoding='utf-8').splitlines()
+    ROWS = re.findall(r'^- (\d+)(?:-(\d+))?: (.*)$', DOCUMENTS['docs/extensions.md'], re.MULTILINE)
+
+    def lines(self, row):
+        return range(int(row[0]), int(row[1] or row[0]) + 1)
+
+    def test_has_each_line_of_code_explained_once_and_in_order(self):
+        code = [number for number, line in enumerate(self.SOURCE, 1) if line and not (number <= 2 and line.startswith('/*'))]
+        explained = [number for row in self.ROWS for number in self.lines(row)]
+        self.assertEqual(explained, sorted(set(explained)))
+        self.assertEqual(code, [number for number in explained if number > len(self.SOURCE) or self.SOURCE[number - 1]])
+        self.assertGreaterEqual(len(self.ROWS), 10)
+
+    def test_has_what_its_explanation_names(self):
+        header = (ROOT / 'extension/nccl_exporter_extension.h').read_text(encoding='utf-8')
+        for row in self.ROWS:
+            lines = '\n'.join(self.SOURCE[number - 1] for number in self.lines(row))
+            names = re.findall(r'`([\w*]+)[^`]*`', row[2])
+            with self.subTest(row):
+                self.assertIn(' '.join(names[:1]), lines)
+                self.assertEqual([], [name for name in names[1:] if name not in lines + header])
+
+    def test_has_at_most_60_lines(self):
+        self.assertLessEqual(len(self.SOURCE), 60)
+
+
 class Wording(unittest.TestCase):
     def lines(self, text):
         return [line for line, _ in wording.findings(text)]

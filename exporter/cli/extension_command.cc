@@ -135,6 +135,15 @@ int Check(ExtensionFlags flags) {
   return failed == 0 ? kSuccess : kRuntimeFailure;
 }
 
+// An extension may need settings to claim anything.
+std::string ClaimsText(const ExtensionFlags& flags, const std::string& name) {
+  try {
+    return ClaimsOf([&] { return Load(flags, name); });
+  } catch (const std::runtime_error& fault) {
+    return std::string("not known, ") + fault.what();
+  }
+}
+
 // Extensions of the command line, else all of the folders.
 int List(ExtensionFlags flags) {
   constexpr std::string_view kBeginning = "libnccl-exporter-extension-", kEnd = ".so";
@@ -151,10 +160,10 @@ int List(ExtensionFlags flags) {
   for (const std::string& name : names) {
     try {
       const auto library = Load(flags, name);
-      fmt::print("{} {}: {} ({})\n", library->extension().name,
+      fmt::print("{} {}: {} ({}); claims of a test answer: {}\n", library->extension().name,
                  PrintablePath(library->extension().version),
                  CapabilitiesText(library->extension().capabilities),
-                 PrintablePath(library->path()));
+                 PrintablePath(library->path()), PrintablePath(ClaimsText(flags, name)));
     } catch (const std::runtime_error& fault) {
       code = Fail(kRuntimeFailure, PrintablePath(name + ": " + fault.what()));
     }

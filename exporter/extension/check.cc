@@ -23,6 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kMostTimeOfTake{1000};
 constexpr int kMostTestMs = 60'000;
+constexpr size_t kMostSaidBytes = 16'384;  // of a child: more than all claims, less than a pipe has
 constexpr size_t kManyCreations = 550, kManyTakes = 100;
 constexpr double kMostGrowthMib = 16;
 constexpr size_t kMostLeakBytes = 655;  // of an answer, or a creation: 64 KiB of 100
@@ -119,6 +120,12 @@ class Tests {
 
   void Loads() { make_(); }
   void IsCreated() { Created(); }
+  std::string Claims() {
+    const ExtensionSnapshot answer = Answer(8);
+    ExtensionRound round(answer);
+    Require(Created()->Claim(answer, round), "partition() fails");
+    return round.Claims();
+  }
   void Golden() { Take(*Created(), Answer(8)); }
   void Empty() {
     const ExtensionGifts gifts = Take(*Created(), ExtensionSnapshot());
@@ -195,39 +202,46 @@ class Tests {
   const MakeExtension& make_;
 };
 
-// In a child: its fault comes through a pipe. An end without one is a crash, or an exit().
-std::string FaultOf(const std::function<void()>& test) {
+// Returns what `act` returns, or throws its fault, of a child: either comes through a pipe. An end
+// without one is a crash, or an exit().
+std::string InChild(const std::function<std::string()>& act) {
+  constexpr char kRight = '+', kFault = '-';
   int ends[2];
-  if (::pipe(ends) != 0) return std::strerror(errno);
+  if (::pipe(ends) != 0) throw std::runtime_error(std::strerror(errno));
   const pid_t child = ::fork();
   if (child == 0) {
-    std::string said = "passed";
+    std::string said;
     try {
-      test();
+      said = kRight + act();
     } catch (const std::exception& fault) {
-      said = fault.what();
+      said = kFault + std::string(fault.what());
     }
     _exit(::write(ends[1], said.data(), said.size()) < 0);
   }
   ::close(ends[1]);
   pollfd ended{.fd = ends[0], .events = POLLIN, .revents = 0};
   const bool is_over = child > 0 && ::poll(&ended, 1, kMostTestMs) > 0;
-  char text[1024];
+  char text[kMostSaidBytes];
   const ssize_t bytes = is_over ? ::read(ends[0], text, sizeof(text)) : 0;
   ::close(ends[0]);
-  if (child < 0) return std::strerror(errno);
+  if (child < 0) throw std::runtime_error(std::strerror(errno));
   ::kill(child, SIGKILL);
   int status = 0;
   ::waitpid(child, &status, 0);
-  if (!is_over) return fmt::format("it does not end within {} s", kMostTestMs / 1000);
-  if (bytes <= 0)
-    return WIFSIGNALED(status) ? fmt::format("it crashes: {}", ::strsignal(WTERMSIG(status)))
-                               : "it ends the process";
-  const std::string said(text, static_cast<size_t>(bytes));
-  return said == "passed" ? "" : said;
+  Require(is_over, fmt::format("it does not end within {} s", kMostTestMs / 1000));
+  Require(bytes > 0, WIFSIGNALED(status)
+                         ? fmt::format("it crashes: {}", ::strsignal(WTERMSIG(status)))
+                         : "it ends the process");
+  const std::string said(text + 1, static_cast<size_t>(bytes) - 1);
+  Require(text[0] == kRight, said);
+  return said;
 }
 
 }  // namespace
+
+std::string ClaimsOf(const MakeExtension& make) {
+  return InChild([&make] { return Tests(make).Claims(); });
+}
 
 std::vector<CheckResult> CheckExtension(const MakeExtension& make) {
   Tests tests(make);
@@ -244,7 +258,12 @@ std::vector<CheckResult> CheckExtension(const MakeExtension& make) {
       {"1,100 creations", &Tests::Creations}};
   std::vector<CheckResult> results;
   for (const auto& [name, test] : all) {
-    results.push_back({name, FaultOf([&tests, test = test] { (tests.*test)(); })});
+    results.push_back({name, ""});
+    try {
+      InChild([&tests, test = test] { return (tests.*test)(), std::string(); });
+    } catch (const std::runtime_error& fault) {
+      results.back().fault = fault.what();
+    }
     // All others would fail by the same.
     if (results.size() <= 2 && !results.back().fault.empty()) break;
   }

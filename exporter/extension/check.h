@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CheckExtension(), the conformance tests of `extension check`. For the first thread of a program
-// without others: each test is a process of its own.
+// CheckExtension(), the conformance tests of `extension check`, and ClaimsOf(), for `extension
+// list`. For the first thread of a program without others: each test is a process of its own.
 #pragma once
 
 #include <functional>
@@ -19,6 +19,10 @@ struct CheckResult {
   std::string test;
   std::string fault;  // empty: passed
 };
+
+// Claims of the first answer of CheckExtension(), made in a process of its own: as of
+// ExtensionRound::Claims(). Throws std::runtime_error with why there are none.
+std::string ClaimsOf(const MakeExtension& make);
 
 // All tests in their order. A crash or a test that does not end within its time is a fault of that
 // test alone.

@@ -46,6 +46,28 @@ TEST(CheckExtensionTest, ACreationThatFailsIsTheLastTest) {
   EXPECT_EQ(results[1].fault, "create() refuses its configuration");
 }
 
+TEST(ClaimsOfTest, AreThoseOfTheFirstAnswerOrWhyThereAreNone) {
+  const std::string table = testing::TempDir() + "/claims.csv";
+  std::ofstream(table) << "nccl_job,team,queue\n4711,speech,long\n";
+  const auto claims = [](const std::string& name, std::map<std::string, std::string> settings) {
+    return ClaimsOf([&] {
+      return std::make_unique<ExtensionLibrary>(name, std::vector<std::string>{"extension"},
+                                                settings, [](bool, const std::string&) {});
+    });
+  };
+  EXPECT_EQ(claims("csv", {}), "nothing");
+  EXPECT_EQ(claims("example", {}), "family nccl_ext_example_processes, label parity");
+  EXPECT_EQ(claims("site-labels", {{"file", table}}), "label queue, label team");
+  for (const auto& [fail, fault] : {std::pair{"create", "create() refuses its configuration"},
+                                    {"partition", "partition() fails"}}) {
+    try {
+      ADD_FAILURE() << claims("exporter/extension/testing/probe0.so", {{"fail", fail}});
+    } catch (const std::runtime_error& refusal) {
+      EXPECT_STREQ(refusal.what(), fault);
+    }
+  }
+}
+
 struct Broken {
   int number;
   const char* test;

@@ -85,15 +85,31 @@ void ExtensionHost::WriteLabels(const ExtensionSnapshot& snapshot,
   if (places_.labels_directory.empty() ||
       (extension.extension().capabilities & NCCL_EXT_LABELS) == 0)
     return;
-  std::set<std::pair<std::string, std::string>> matched;  // a file has each "match" once
-  nlohmann::json rules = nlohmann::json::array();
-  for (const auto& [process, labels] : gifts.labels) {
+  using Names = std::map<std::string, std::string>;
+  std::map<std::pair<std::string, std::string>, std::set<Names>> wanted;  // by pid and GPU
+  for (size_t process = 0; process < snapshot.processes.size(); ++process) {
     const Labels& known = snapshot.processes[process]->labels;
-    const std::string *const pid = LabelOf(known, "pid"), *const gpu = LabelOf(known, "gpu_uuid");
-    if (pid != nullptr && gpu != nullptr && !pid->empty() && !gpu->empty() &&
-        matched.emplace(*pid, *gpu).second)
-      rules.push_back({{"match", {{"pid", *pid}, {"gpu_uuid", *gpu}}}, {"labels", labels}});
+    const auto text = [&known](const char* name) {
+      const std::string* const value = LabelOf(known, name);
+      return value == nullptr ? "" : *value;
+    };
+    const auto labels = gifts.labels.find(process);
+    wanted[{text("pid"), text("gpu_uuid")}].insert(labels == gifts.labels.end() ? Names()
+                                                                                : labels->second);
   }
+  bool has_lost = false;
+  nlohmann::json rules = nlohmann::json::array();
+  for (const auto& [match, labels] : wanted) {
+    const auto& [pid, gpu] = match;
+    if (labels == std::set<Names>{Names()}) continue;
+    if (pid.empty() || gpu.empty() || labels.size() > 1)
+      has_lost = true;
+    else
+      rules.push_back({{"match", {{"pid", pid}, {"gpu_uuid", gpu}}}, {"labels", *labels.begin()}});
+  }
+  SayOnce(extension, "processes",
+          has_lost ? "no labels for processes without gpu_uuid, or with pid and gpu_uuid of others"
+                   : "");
   std::string text = rules.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   if (written_labels_[&extension] == text) return;
   const std::string name = "extension-" + std::string(extension.extension().name);
@@ -110,10 +126,12 @@ void ExtensionHost::Append(const ExtensionLibrary& extension, const ExtensionGif
   if (places_.output_directory.empty() || gifts.appended.empty()) return;
   const std::string folder = places_.output_directory + '/' + extension.extension().name;
   ::mkdir(folder.c_str(), kFolderMode);
+  std::string first_fault;
   for (const auto& [name, bytes] : gifts.appended) {
     const std::string fault = Write(folder + '/' + name, O_APPEND, bytes);
-    SayOnce(extension, "file", fault.empty() ? "" : "its file is not written: " + fault);
+    if (first_fault.empty()) first_fault = fault;
   }
+  SayOnce(extension, "file", first_fault.empty() ? "" : "its file is not written: " + first_fault);
   std::error_code ignored;
   std::set<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))

@@ -70,7 +70,7 @@ void SetAccessors(nccl_ext_host& host) {
   };
   host.family_type = [](Snapshot s, size_t family) {
     const PlainFamily* const place = FamilyAt(s, family);
-    return place == nullptr ? NCCL_EXT_GAUGE : TypeOf(place->type);
+    return place == nullptr ? nccl_ext_type{} : TypeOf(place->type);
   };
   host.samples = [](Snapshot s, size_t family) {
     const PlainFamily* const place = FamilyAt(s, family);
@@ -194,14 +194,18 @@ bool ExtensionLibrary::Create() {
   return extension_->create(&host_, &self_) == NCCL_EXT_OK;
 }
 
+bool ExtensionLibrary::Claim(const ExtensionSnapshot& snapshot, ExtensionRound& round) {
+  const nccl_ext_snapshot seen{snapshot};
+  nccl_ext_claims claims{round};
+  round.Begin(*extension_);
+  return extension_->partition(self_, &seen, &claims) == NCCL_EXT_OK;
+}
+
 ExtensionGifts ExtensionLibrary::Take(const ExtensionSnapshot& snapshot, ExtensionRound& round,
                                       std::string& failed) {
   const nccl_ext_snapshot seen{snapshot};
-  nccl_ext_claims claims{round};
   nccl_ext_output output{round};
-  round.Begin(*extension_);
-  failed.clear();
-  if (extension_->partition(self_, &seen, &claims) != NCCL_EXT_OK) failed = "partition";
+  failed = Claim(snapshot, round) ? "" : "partition";
   const bool is_wanted = round.has_claims() || (extension_->capabilities & NCCL_EXT_SINK) != 0;
   if (failed.empty() && is_wanted && extension_->compile(self_, &seen, &output) != NCCL_EXT_OK)
     failed = "compile";

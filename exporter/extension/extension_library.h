@@ -35,6 +35,8 @@ class ExtensionLibrary {
 
   // False if the extension refuses its configuration.
   bool Create();
+  // Lets it claim, as the first call of Take(). False if it fails.
+  bool Claim(const ExtensionSnapshot& snapshot, ExtensionRound& round);
   // Lets it claim and give. What a call that failed has given is dropped, and `failed` says which.
   ExtensionGifts Take(const ExtensionSnapshot& snapshot, ExtensionRound& round,
                       std::string& failed);

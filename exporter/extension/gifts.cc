@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/extension/gifts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -68,6 +70,14 @@ void ExtensionRound::Begin(const nccl_ext_extension& extension) {
   series_.clear();
   refusals_.clear();
   gifts_ = {};
+}
+
+std::string ExtensionRound::Claims() const {
+  std::set<std::string> all;
+  for (const auto& [place, number] : label_claims_)
+    if (number == number_) all.insert("label " + place.second);
+  for (const PlainFamily& family : gifts_.families) all.insert("family " + family.name);
+  return all.empty() ? "nothing" : fmt::format("{}", fmt::join(all, ", "));
 }
 
 nccl_ext_status ExtensionRound::Count(const char* kind, const char* name, nccl_ext_status status) {

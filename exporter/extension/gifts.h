@@ -53,6 +53,9 @@ class ExtensionRound {
   // Its gifts since Begin(). Claims that it has not used stay claimed.
   ExtensionGifts End() { return std::move(gifts_); }
   bool has_claims() const { return has_claims_; }
+  // Claims since Begin(), each name once: `family nccl_ext_NAME_done_total, label team`, or
+  // `nothing`.
+  std::string Claims() const;
   // Notes the status that a claim or gift has just got, and returns it.
   nccl_ext_status Count(const char* kind, const char* name, nccl_ext_status status);
   // Claims and gifts since Begin() that were not taken: `label "rank"`, and the first reason. Of 16

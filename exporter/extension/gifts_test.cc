@@ -89,6 +89,45 @@ TEST_F(ExtensionRoundTest, SamplesAndBytesHaveLimits) {
     EXPECT_EQ(round_.Append(name, "", 0), NCCL_EXT_REFUSED) << name;
 }
 
+TEST_F(ExtensionRoundTest, FamiliesAndTheirTextsHaveLimits) {
+  const auto claim = [this](const std::string& name, size_t help_bytes) {
+    return round_.Count(
+        "family", name.c_str(),
+        round_.ClaimFamily(name.c_str(), std::string(help_bytes, 'x').c_str(), NCCL_EXT_GAUGE));
+  };
+  EXPECT_EQ(claim("talkative", 513), NCCL_EXT_REFUSED);
+  for (size_t i = 0; i < 64; ++i) ASSERT_EQ(claim("own" + std::to_string(i), 512), NCCL_EXT_OK);
+  EXPECT_EQ(claim("one_more", 512), NCCL_EXT_REFUSED);
+  const std::map<std::string, std::string> refusals{
+      {"family \"talkative\"", "no help of at most 512 bytes"},
+      {"family \"one_more\"", "more than 64"}};
+  EXPECT_EQ(round_.refusals(), refusals);
+  std::vector<std::string> texts;
+  for (char letter = 'a'; letter <= 'q'; ++letter) texts.emplace_back(1, letter);
+  std::vector<const char*> names, values(16, "x");
+  for (const std::string& text : texts) names.push_back(text.c_str());
+  names.resize(16);
+  EXPECT_EQ(Add("own0", names, values), NCCL_EXT_OK);
+  names.push_back(texts[16].c_str());
+  values.push_back("x");
+  EXPECT_EQ(Add("own0", names, values), NCCL_EXT_REFUSED);
+  EXPECT_EQ(Add("own0", {"a"}, {std::string(128, 'x').c_str()}), NCCL_EXT_OK);
+  EXPECT_EQ(Add("own0", {"a"}, {std::string(129, 'x').c_str()}), NCCL_EXT_REFUSED);
+  EXPECT_EQ(round_.End().families[0].samples.size(), 2u);
+}
+
+TEST_F(ExtensionRoundTest, ClaimsAreNamedOnce) {
+  EXPECT_EQ(round_.Claims(), "nothing");
+  for (const char* const name : {"team", "queue", "rank"}) {
+    for (const size_t process : {0, 1}) round_.ClaimLabel(process, name);
+  }
+  round_.ClaimFamily("own", "Own.", NCCL_EXT_GAUGE);
+  EXPECT_EQ(round_.Claims(), "family nccl_ext_one_more_own, label queue, label team");
+  round_.Begin(Named("other", NCCL_EXT_LABELS));
+  round_.ClaimLabel(0, "team");
+  EXPECT_EQ(round_.Claims(), "nothing");
+}
+
 TEST_F(ExtensionRoundTest, WhatItIsNotCapableOfIsRefused) {
   round_.Begin(Named("sink", NCCL_EXT_SINK));
   EXPECT_EQ(round_.ClaimLabel(0, "team"), NCCL_EXT_REFUSED);

@@ -3,6 +3,7 @@
 """`nccl-exporter extension run` beside the real daemon: what it gives is there, and whatever becomes of it, the scrapes of this daemon equal
 those of a daemon without extensions, are as fast, and the faults are counted."""
 import contextlib
+import csv
 import os
 import pathlib
 import signal
@@ -14,7 +15,7 @@ import time
 
 sys.path[:0] = [str(pathlib.Path(folder).resolve()) for folder in ('deploy/tests', 'tests/system/newcomer', 'tests/system/otlp')]
 import report
-from processes import free_port
+from processes import ProcessTest, free_port
 from pushing import PushTest
 
 BROKEN = pathlib.Path('exporter/extension/testing').resolve()
@@ -119,11 +120,23 @@ class Extension(PushTest):
         host = self.host('csv', '--set=cvs.families=nccl_')
         self.assertEqual((2, 'nccl-exporter: --set cvs.families=nccl_: no such extension here\n'), (host.wait(), host.text()))
 
-    def test_check_says_a_wrong_setting_once(self):
-        for flags, text in ((), 'set site-labels.file=PATH'), (['--set=site-labels.file=none.csv'], 'none.csv: No such file or directory'):
-            check = self.start([self.root / 'nccl-exporter', 'extension', 'check', 'site-labels', f'--path={SHIPPED}', *flags])
-            check.wait()
-            self.assertEqual(1, check.text().count(text), check.text())
+    def test_files_are_written_and_the_oldest_go(self):
+        old = self.root / 'files/csv/nccl-2020-01-01-00.csv'
+        old.parent.mkdir(parents=True)
+        old.touch()
+        host = self.host('csv', f'--output.dir={self.root}/files', '--output.files=1', '--set=csv.families=nccl_collective_operations_total')
+        self.eventually(lambda: 'labels of 0 processes, 0 families, 1 files' in host.text(), host.text)
+        self.eventually(lambda: not old.exists(), host.text)
+        host.send_signal(signal.SIGTERM)
+        self.assertEqual(0, host.wait())
+        [file] = old.parent.iterdir()
+        self.assertRegex(file.name, r'nccl-\d{4}-\d\d-\d\d-\d\d\.csv')
+        with file.open(newline='') as lines:
+            rows = list(csv.reader(lines))
+        first = [row for row in rows if row[0] == rows[0][0]]
+        written = {(name, frozenset(tuple(pair.split('=')) for pair in labels.split(';'))): float(value) for _, name, value, labels in first}
+        self.assertEqual({key: value for key, value in self.scraped(port=self.other).items() if key[0] == 'nccl_collective_operations_total'}, written)
+        self.assertLess(abs(int(rows[0][0]) / 1000 - time.time()), 600)
 
     def test_hosts_that_stop_or_die_are_counted(self):
         host = self.host('example')
@@ -202,6 +215,53 @@ class Extension(PushTest):
         self.expect_nothing_left(before)
         self.assertLess(self.peak_mib(), 100)
         print(f'the daemon needed {self.peak_mib()} MiB, a scrape {1000 * self.usual:.1f} ms')
+
+
+class Commands(ProcessTest):
+    """`extension check` and `extension list`, which need no daemon."""
+    def say(self, *arguments):
+        """The exit code and the lines."""
+        command = self.start([self.root / 'nccl-exporter', 'extension', *arguments])
+        command.wait()
+        return command.returncode, command.text().splitlines()
+
+    def test_check_passes_what_is_shipped(self):
+        code, lines = self.say('check', 'csv', 'example', f'--path={SHIPPED}')
+        self.assertEqual((0, 20), (code, len(lines)), lines)
+        self.assertTrue(all(line.startswith(('ok   csv: ', 'ok   example: ')) for line in lines), lines)
+        self.assertIn('ok   example: an answer of 8 ranks', lines)
+
+    def test_check_fails_what_is_broken_and_says_why(self):
+        first = BROKEN / 'broken1.so'
+        code, lines = self.say('check', first)
+        self.assertEqual((1, [f'FAIL {first}: is loaded: file, object, major, size, name: {first} is of ABI major 2, this host of 1']), (code, lines))
+        code, lines = self.say('check', BROKEN / 'broken6.so', 'example', f'--path={SHIPPED}')
+        failed = [line for line in lines if line.startswith('FAIL')]
+        self.assertEqual((1, 20), (code, len(lines)), 'the broken one comes first, and all tests of both are done')
+        self.assertIn(f'FAIL {BROKEN}/broken6.so: an answer of 8 ranks: family "own": more than 2,000 samples of all families', failed)
+        self.assertEqual([], [line for line in failed if 'example' in line])
+
+    def test_check_says_a_wrong_setting_once(self):
+        for flags, text in ((), 'set site-labels.file=PATH'), (['--set=site-labels.file=none.csv'], 'none.csv: No such file or directory'):
+            code, lines = self.say('check', 'site-labels', f'--path={SHIPPED}', *flags)
+            self.assertEqual(1, '\n'.join(lines).count(text), lines)
+            self.assertEqual(0 if flags else 1, code, lines)
+
+    def test_list_has_what_each_claims(self):
+        table = self.root / 'jobs.csv'
+        table.write_text('nccl_job,team,queue\n4711,speech,long\n')
+        place, claims = f'{SHIPPED}/libnccl-exporter-extension-', 'claims of a test answer:'
+        expected = [f'csv 1.0: sink ({place}csv.so); {claims} nothing',
+                    f'example 1.0: labels, families ({place}example.so); {claims} family nccl_ext_example_processes, label parity',
+                    f'site-labels 1.0: labels ({place}site-labels.so); {claims} label queue, label team']
+        self.assertEqual((0, expected), self.say('list', f'--path={SHIPPED}', f'--set=site-labels.file={table}'))
+        code, lines = self.say('list', 'site-labels', f'--path={SHIPPED}')
+        self.assertEqual((0, f'site-labels 1.0: labels ({place}site-labels.so); {claims} not known, create() refuses its configuration'),
+                         (code, lines[-1]))
+        code, lines = self.say('list', 'example', 'none', f'--path={SHIPPED}', '--set=example.label=team')
+        self.assertEqual(1, code)
+        self.assertIn(f'example 1.0: labels, families ({place}example.so); {claims} family nccl_ext_example_processes, label team', lines)
+        self.assertIn(f'nccl-exporter: none: no libnccl-exporter-extension-none.so in {SHIPPED}', lines)
 
 
 if __name__ == '__main__':
