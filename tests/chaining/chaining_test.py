@@ -149,7 +149,7 @@ class ChainingTest(unittest.TestCase):
         for release in RELEASES:
             for mask in some(MASKS, [PROXY_STEP, COLL_API]):
                 with self.subTest(release=release, mask=mask):
-                    arguments = self.job(release)
+                    arguments = self.job(release, "mixed" if PLAYS_ALL else "tp")
                     for alone, beside in self.both(arguments, mask):
                         self.assertEqual(recording.events_of(alone, without_gpu_times=True), recording.events_of(beside, without_gpu_times=True))
 
