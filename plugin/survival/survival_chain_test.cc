@@ -381,7 +381,7 @@ TEST_F(ChainSurvival, SaysWhyAPluginIsNotInForce) {
       {kLibrary, "it is this very plugin"}};
   for (const auto& [name, reason] : reasons) {
     setenv("NCCL_EXPORTER_CHAIN", name, 1);
-    InEachChained([&, reason = reason]<int kVersion>() {
+    InEachChained([&, name = name, reason = reason]<int kVersion>() {
       Caller<kVersion> caller({.logger = Log});
       caller.Run();
       EXPECT_TRUE(HasLogged("is not in force: ") && HasLogged(reason)) << name << ": " << log;

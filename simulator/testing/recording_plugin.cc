@@ -272,8 +272,8 @@ int InitV1(void** context, int* mask) {
   Init(version, context, mask, "");
   return 0;
 }
-[[maybe_unused]] int InitV4(void** context, int* mask, const char* name, uint64_t id, int nodes, int ranks, int rank,
-           Logger log) {
+[[maybe_unused]] int InitV4(void** context, int* mask, const char* name, uint64_t id, int nodes,
+                            int ranks, int rank, Logger log) {
   Init(4, context, mask, Identity(id, name, nodes, ranks, rank, log),
        std::to_string(id) + "-" + std::to_string(rank));
   return 0;
