@@ -169,7 +169,7 @@ void WriteFields(std::ostream& out, const Descr& d) {
   }
 }
 
-void StoreMask(const Recording& recording, uint32_t mask) {
+[[maybe_unused]] void StoreMask(const Recording& recording, uint32_t mask) {
   if (mask != 0) __atomic_store_n(recording.mask, static_cast<int>(mask), __ATOMIC_RELAXED);
 }
 
