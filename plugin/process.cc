@@ -137,10 +137,8 @@ void Process::OpenChain(const InitRequest& request) {
       chain_.Open(request.api_version, salt, options_.chain_budget_ppm,
                   mode_ == Mode::kRunning ? &segment_.header()->chain : nullptr);
   if (error != nullptr) {
-    char reason[256];  // Log() looks for symbols, which ends the text of dlerror()
-    CopyText(reason, sizeof(reason), error);
     return Log(request.logger, abi::kLogWarn,
-               "nccl-exporter: NCCL_EXPORTER_CHAIN=%s is not in force: %s", Chain::library, reason);
+               "nccl-exporter: NCCL_EXPORTER_CHAIN=%s is not in force: %s", Chain::library, error);
   }
   Log(request.logger, abi::kLogInfo, "nccl-exporter: chained plugin %s, profiler API v%d",
       chain_.name(), chain_.VersionFor(request.api_version));

@@ -5,31 +5,42 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 
 #include "plugin/segment/own_file.h"
 
 namespace nccl_exporter::plugin {
 namespace {
 
-// As NCCL opens the value of NCCL_PROFILER_PLUGIN (2.30.7 plugin/plugin_open.cc openPluginLib).
-void* OpenLibrary(const char* name) {
+// As NCCL opens the value of NCCL_PROFILER_PLUGIN (2.30.7 plugin/plugin_open.cc openPluginLib), but
+// for STATIC_PLUGIN. `error` is why neither file was opened; under the process's lock.
+void* OpenLibrary(std::string_view name, const char*& error) {
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
-  if (void* const library = dlopen(name, kFlags)) return library;
-  if (std::strchr(name, '/') != nullptr || std::strstr(name, ".so") != nullptr) return nullptr;
-  char file[256];
-  std::snprintf(file, sizeof(file), "libnccl-profiler-%s.so", name);
-  return dlopen(file, kFlags);
+  if (void* const library = dlopen(name.data(), kFlags)) return library;
+  static std::array<char, 256> errors;
+  std::snprintf(errors.data(), errors.size(), "%s", dlerror());
+  error = errors.data();
+  const bool is_file_name = name.starts_with("lib") && name.ends_with(".so");
+  if (is_file_name || name.find('/') != name.npos) return nullptr;
+  char file[255];
+  std::snprintf(file, sizeof(file), "libnccl-profiler-%s.so", name.data());
+  void* const library = dlopen(file, kFlags);
+  const size_t length = std::strlen(error);
+  if (library == nullptr) std::snprintf(&errors[length], errors.size() - length, "; %s", dlerror());
+  return library;
 }
 
 }  // namespace
 
 const char* Chain::Open(int api_version, uint16_t salt, uint64_t budget_ppm,
                         layout::ChainBlock* block) {
-  void* const opened = OpenLibrary(library);
-  if (opened == nullptr) return dlerror();
-  if (const char* const error = FindTables(opened)) return error;
+  const char* error = nullptr;
+  void* const opened = OpenLibrary(library, error);
+  if (opened != nullptr) error = FindTables(opened);
+  if (error != nullptr) return error;
   if (VersionFor(api_version) == 0)
     return "it has no ncclProfiler_v4 or later, up to the version that NCCL calls";
   PairPool* const pool = MakeMapped<PairPool>();

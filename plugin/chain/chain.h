@@ -67,10 +67,12 @@ class Chain {
   // Whether NCCL would have announced an event to the plugin alone.
   template <int kVersion>
   bool Passes(uint64_t type) const {
-    const int mask = __atomic_load_n(&wish_, __ATOMIC_RELAXED) & LoadRelaxed(granted_);
     const int version = VersionFor(kVersion);
-    return version != 0 && (type & KnownEvents(version)) != 0 &&
-           IsAnnounced<kVersion>(type, static_cast<uint64_t>(mask)) &&
+    if (version == 0) return false;
+    const int mask = __atomic_load_n(&wish_, __ATOMIC_RELAXED) & LoadRelaxed(granted_);
+    const uint64_t known = KnownEvents(version);  // NCCL takes no other bits of its mask
+    return (type & known) != 0 &&
+           IsAnnounced<kVersion>(type, static_cast<uint64_t>(mask) & known) &&
            LoadRelaxed(budget_) == Budget::kKept;
   }
   template <int kVersion, auto kFunction, typename... Arguments>

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "plugin/chain/chain.h"
 #include "plugin/fuzz/callback_fuzz_clock.h"
 #include "plugin/fuzz/callback_fuzz_player.h"
 
@@ -144,6 +145,10 @@ int Main(int count, char** arguments) {
     std::printf(" %s=%" PRIu64, TraitsOf(loss).reason.data(), session.LossesOf(loss));
   }
   std::printf("\n");
+  if (Chain::library != nullptr && Chain::Get() == nullptr) {
+    std::printf("the chained plugin was never called\n");
+    return 1;
+  }
   constexpr uint64_t kEnough = 100'000;
   const bool is_judged = plan.threads == 1 && played >= kEnough;
   return !is_judged || HasReachedAll(session, plan.with_kernel_timing) ? 0 : 1;

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdarg>
 
@@ -47,8 +48,30 @@ void Log(int, unsigned long, const char*, int, const char* format, ...) {
 
 bool HasLogged(const char* text) { return log.find(text) != std::string::npos; }
 
-Chained& TheChained() {
-  return *static_cast<Chained*>(dlsym(dlopen(kChained, RTLD_NOW | RTLD_LOCAL), "survival_chained"));
+size_t LinesWith(const char* text) {
+  size_t lines = 0;
+  for (size_t at = log.find(text); at != log.npos; at = log.find(text, log.find('\n', at))) ++lines;
+  return lines;
+}
+
+// The plugin that has one version of the API; that of v7 has v4 to v6 as well.
+std::string ChainedOf(int version) {
+  return version == 7 ? kChained
+                      : "plugin/survival/libsurvival-chained-v" + std::to_string(version) + ".so";
+}
+
+Chained& TheChained(const std::string& path = kChained) {
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  return *static_cast<Chained*>(dlsym(library, "survival_chained"));
+}
+
+// Some bytes at the end of a page, behind which nothing can be read.
+template <typename Descriptor>
+Descriptor* MakeAtEndOfPage() {
+  const auto page = static_cast<size_t>(getpagesize());
+  void* const pages = mmap(nullptr, 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  mprotect(pages, page, PROT_READ | PROT_WRITE);
+  return reinterpret_cast<Descriptor*>(static_cast<char*>(pages) + page) - 1;
 }
 
 class ChainSurvival : public SurvivalTest {
@@ -231,14 +254,134 @@ TEST_F(ChainSurvival, CallsThePluginWhereThisOneIsOff) {
   });
 }
 
+TEST_F(ChainSurvival, OpensThePluginOnceForItselfAndNeverClosesIt) {
+  InEachChained([&]<int kVersion>() {
+    const auto find = [] { return dlopen(kChained, RTLD_NOW | RTLD_NOLOAD); };
+    EXPECT_EQ(find(), nullptr);
+    for (uint64_t id = 1; id <= 3; ++id) {
+      Caller<kVersion> caller({.id = id});
+      caller.Run();
+      caller.Finalize();
+    }
+    EXPECT_EQ(dlsym(RTLD_DEFAULT, "survival_chained"), nullptr);
+    void* const library = find();
+    ASSERT_NE(library, nullptr) << "closed";
+    dlclose(library);
+    ASSERT_NE(find(), nullptr);
+    dlclose(library);
+    dlclose(library);
+    EXPECT_EQ(find(), nullptr) << "opened more than once";
+  });
+}
+
+TEST_F(ChainSurvival, RefusesKernelEventsThatThePolicyRefuses) {
+  setenv("NCCL_EXPORTER_KERNEL_TIMING", "off", 1);
+  InEachChained([&]<int kVersion>() {
+    Chained& chained = TheChained();
+    Caller<kVersion> first({.id = 1, .logger = Log}), second({.id = 2, .logger = Log});
+    EXPECT_EQ(first.mask & static_cast<int>(abi::kKernelCh | abi::kKernelPhase), 0);
+    first.Run();
+    EXPECT_EQ(chained.starts, kVersion == 4 ? 2u : 4u) << "launch, task, calls";
+    EXPECT_EQ(Read(Block().flags), layout::kChainOpen | layout::kChainWithoutKernelEvents);
+    EXPECT_EQ(LinesWith("difficult gets no kernel events: timing_reason configured"), 1u);
+  });
+}
+
+TEST_F(ChainSurvival, WithholdsEventsThatAPluginsVersionDoesNotKnow) {
+  constexpr uint64_t kFirstUnknown[]{abi::kGroupApi, abi::kCeColl, abi::kKernelPhase,
+                                     2 * abi::kKernelPhase};
+  for (const int version : {4, 5, 6, 7}) {
+    const std::string path = ChainedOf(version);
+    setenv("NCCL_EXPORTER_CHAIN", path.c_str(), 1);
+    InEachChained([&]<int kVersion>() {
+      if (version > kVersion) return;
+      Chained& chained = TheChained(path);
+      chained.mask = -1;  // events of forks, too
+      Caller<kVersion> caller;
+      void* const parent = caller.Group();
+      const uint64_t unknown = kFirstUnknown[std::min(version, kVersion) - 4];
+      const uint64_t bits = kVersion == 4 ? 8 : 40;  // of a type
+      for (uint64_t bit = 0; bit < bits; ++bit) {
+        const uint64_t type = uint64_t{1} << bit, before = chained.starts;
+        caller.Stop(caller.Start(caller.Event(type, parent)));
+        EXPECT_EQ(chained.starts - before, type < unknown ? 1u : 0u) << version << ": " << type;
+      }
+      chained.mask = ~static_cast<int>(unknown - 1);
+      Caller<kVersion> other({.id = 2});
+      const uint64_t before = chained.starts;
+      other.Run();
+      EXPECT_EQ(chained.starts, before) << "a mask of unknown events alone";
+    });
+  }
+}
+
+// RCCL has more fields behind those of NVIDIA's.
+TEST_F(ChainSurvival, PassesTheDescriptorItselfAndReadsNothingBehindIt) {
+  for (const int version : {4, 7}) {
+    const std::string path = ChainedOf(version);
+    setenv("NCCL_EXPORTER_CHAIN", path.c_str(), 1);
+    InEachChained([&]<int kVersion>() {
+      Chained& chained = TheChained(path);
+      Caller<kVersion> caller;
+      using Descriptor = typename Caller<kVersion>::Descriptor;
+      struct Longer {
+        Descriptor descriptor;
+        std::array<uint8_t, 64> behind;
+      };
+      const auto start = [&](Descriptor* descriptor, uint64_t type, void* parent) {
+        *descriptor = caller.Event(type, parent);
+        if (type == abi::kProxyOp) {
+          std::memset(&descriptor->proxyOp, 0xa5, sizeof(descriptor->coll));
+          descriptor->proxyOp.pid = getpid();
+        }
+        void* handle = nullptr;
+        chained.descriptor = nullptr;
+        caller.table->startEvent(caller.context, &handle, descriptor);
+        const bool is_copied = kVersion > version;
+        EXPECT_EQ(chained.descriptor == descriptor, !is_copied) << type;
+        EXPECT_EQ(descriptor->parentObj, parent) << type;
+        caller.Stop(handle);
+      };
+      Descriptor* const short_one = MakeAtEndOfPage<Descriptor>();
+      Longer* const long_one = MakeAtEndOfPage<Longer>();
+      long_one->behind.fill(0xa5);
+      void* const parent = caller.Group();
+      for (uint64_t type = 1; type <= (kVersion == 4 ? abi::kNetPlugin : abi::kKernelLaunch);
+           type *= 2) {
+        start(short_one, type, parent);
+        start(&long_one->descriptor, type, parent);
+        for (const uint8_t byte : long_one->behind) EXPECT_EQ(byte, 0xa5) << type;
+      }
+      EXPECT_EQ(chained.wrong, 0u);
+    });
+  }
+}
+
+TEST_F(ChainSurvival, RefusesAPluginOfFormerVersionsInOneLine) {
+  for (const int version : {1, 2, 3}) {
+    const std::string path = ChainedOf(version);
+    setenv("NCCL_EXPORTER_CHAIN", path.c_str(), 1);
+    InEachChained([&]<int kVersion>() {
+      Caller<kVersion> first({.id = 1, .logger = Log}), second({.id = 2, .logger = Log});
+      first.Run();
+      EXPECT_EQ(LinesWith("chain"), 1u) << log;  // it is in the path
+      EXPECT_EQ(LinesWith("is not in force: it has no ncclProfiler_v4 or later"), 1u) << log;
+      EXPECT_EQ(TheChained(path).inits, 0u);
+      ExpectAllTimed(Segment(), 1);
+    });
+  }
+}
+
 TEST_F(ChainSurvival, SaysWhyAPluginIsNotInForce) {
   const std::pair<const char*, const char*> reasons[]{
-      {"no-such-plugin", "libnccl-profiler-no-such-plugin.so"},
+      {"no-such-plugin", "no-such-plugin: cannot open"},
+      {"no-such-plugin", "; libnccl-profiler-no-such-plugin.so: cannot open"},
+      {"libno-such-plugin.so", "force: libno-such-plugin.so: cannot open"},
       {"plugin/survival/libsurvival-cuda.so", "it has no ncclProfiler_v4 or later"},
       {kLibrary, "it is this very plugin"}};
   for (const auto& [name, reason] : reasons) {
     setenv("NCCL_EXPORTER_CHAIN", name, 1);
-    InEachChained([&, reason = reason]<int kVersion>() {
+    InEachChained([&, name = name, reason = reason]<int kVersion>() {
       Caller<kVersion> caller({.logger = Log});
       caller.Run();
       EXPECT_TRUE(HasLogged("is not in force: ") && HasLogged(reason)) << name << ": " << log;

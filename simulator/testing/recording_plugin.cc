@@ -169,7 +169,7 @@ void WriteFields(std::ostream& out, const Descr& d) {
   }
 }
 
-void StoreMask(const Recording& recording, uint32_t mask) {
+[[maybe_unused]] void StoreMask(const Recording& recording, uint32_t mask) {
   if (mask != 0) __atomic_store_n(recording.mask, static_cast<int>(mask), __ATOMIC_RELAXED);
 }
 
@@ -272,8 +272,8 @@ int InitV1(void** context, int* mask) {
   Init(version, context, mask, "");
   return 0;
 }
-int InitV4(void** context, int* mask, const char* name, uint64_t id, int nodes, int ranks, int rank,
-           Logger log) {
+[[maybe_unused]] int InitV4(void** context, int* mask, const char* name, uint64_t id, int nodes,
+                            int ranks, int rank, Logger log) {
   Init(4, context, mask, Identity(id, name, nodes, ranks, rank, log),
        std::to_string(id) + "-" + std::to_string(rank));
   return 0;
@@ -301,14 +301,20 @@ namespace abi = nccl_exporter::abi;
 
 #define RECORDING_EXPORT __attribute__((visibility("default"), used))
 
-RECORDING_EXPORT auto ncclProfiler_v4 = PluginOf<4, abi::DescriptorV4>(InitV4);
-#ifndef RECORDING_V4_ONLY
+#ifndef RECORDING_VERSION  // all
 RECORDING_EXPORT auto ncclProfiler_v1 = PluginOf<1, abi::DescriptorV1>(InitV1<1>);
 RECORDING_EXPORT auto ncclProfiler_v2 = PluginOf<2, abi::DescriptorV2>(InitV1<2>);
 RECORDING_EXPORT auto ncclProfiler_v3 = PluginOf<3, abi::DescriptorV3>(InitV1<3>);
-RECORDING_EXPORT auto ncclProfiler_v5 = PluginOf<5, abi::DescriptorV5>(InitV5<5>);
-RECORDING_EXPORT auto ncclProfiler_v6 = PluginOf<6, abi::DescriptorV6>(InitV5<6>);
 RECORDING_EXPORT auto ncclProfiler_v7 = PluginOf<7, abi::DescriptorV7>(InitV5<7>);
+#endif
+#if !defined(RECORDING_VERSION) || RECORDING_VERSION == 4
+RECORDING_EXPORT auto ncclProfiler_v4 = PluginOf<4, abi::DescriptorV4>(InitV4);
+#endif
+#if !defined(RECORDING_VERSION) || RECORDING_VERSION == 5
+RECORDING_EXPORT auto ncclProfiler_v5 = PluginOf<5, abi::DescriptorV5>(InitV5<5>);
+#endif
+#if !defined(RECORDING_VERSION) || RECORDING_VERSION == 6
+RECORDING_EXPORT auto ncclProfiler_v6 = PluginOf<6, abi::DescriptorV6>(InitV5<6>);
 #endif
 
 RECORDING_EXPORT void RecordingConfigure(const RecordingSettings* settings) {

@@ -1,9 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""A chained plugin sees what it sees alone: the simulator plays each job to the recording plugin twice."""
+"""A chained plugin sees what it sees alone: the simulator plays each job to the recording plugin twice.
+
+CHAINING_ALL=1 plays all layouts, faults, ways to call and masks. Without it there are a few of each.
+"""
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,13 +20,18 @@ import report
 SIMULATOR = pathlib.Path("simulator/nccl-sim").absolute()
 PLUGIN = pathlib.Path("plugin/libnccl-profiler-exporter.so").absolute()
 RECORDER = pathlib.Path("simulator/librecording-plugin.so").absolute()
-RECORDER_V4 = pathlib.Path("simulator/librecording-plugin-v4.so").absolute()
+# With one version of the API alone.
+RECORDERS = {version: pathlib.Path(f"simulator/librecording-plugin-v{version}.so").absolute() for version in (4, 5, 6)}
+PLAYS_ALL = os.environ.get("CHAINING_ALL") == "1"
 
 # One for each version of the API.
 RELEASES = {22707: 4, 22809: 5, 23007: 6, 23206: 7}
 GROUP, COLL, P2P, PROXY_OP, PROXY_STEP, KERNEL, NET = 1, 2, 4, 8, 16, 64, 128
 GROUP_API, COLL_API, P2P_API, LAUNCH = 256, 512, 1024, 2048
 ALL, ALL_OF_V4 = 4095, 255
+SHORT_LAYOUTS = {22707: "pp", 22809: "tp", 23007: "3d", 23206: "mixed"}
+# For a plugin of a former version of the API.
+FORMER_LAYOUTS, FORMER_FAULTS = ("mixed", "moe", "random"), ("lost-kernel", "aborted-transfer", "stale-transfer")
 # Each implies others, by a table of the release.
 MASKS = [GROUP, COLL, P2P, PROXY_OP, PROXY_STEP, KERNEL, NET, GROUP_API, COLL_API, P2P_API, LAUNCH, COLL | P2P, COLL | KERNEL]
 # With these this plugin asks for kernel events itself, so that the other one may have them.
@@ -37,7 +46,19 @@ def layouts():
 def faults():
     text = subprocess.run([SIMULATOR, "--help"], check=True, capture_output=True, text=True).stdout
     table = text[text.index("--fault TEXT"):text.index("\n\n", text.index("--fault TEXT"))]
-    return re.findall(r"^ {32}([a-z-]+)(?: \w+=\S+)*:", table, re.MULTILINE)
+    names = re.findall(r"^ {32}([a-z-]+)(?: \w+=\S+)*:", table, re.MULTILINE)
+    assert names and len(names) == table.count("\n" + 32 * " "), table
+    return names
+
+
+def with_all(test):
+    return test if PLAYS_ALL else None
+
+
+def some(cases, few):
+    """All cases, or these few of them."""
+    assert set(few) <= set(cases) and few, (cases, few)
+    return cases if PLAYS_ALL else few
 
 
 class ChainingTest(unittest.TestCase):
@@ -59,6 +80,7 @@ class ChainingTest(unittest.TestCase):
             env={**os.environ, **TIMED, "NCCL_EXPORTER_DIR": str(folder / "segments"), "RECORDING_FILE": str(folder / "rank"), **environment},
             capture_output=True, text=True, check=False)
         self.assertIn(run.returncode, (0, 3), run.stderr)
+        self.assertTrue(list((folder / "segments").iterdir()) or plugin != PLUGIN, run.stderr)
         self.log = run.stderr
         return {path.suffix: path for path in sorted(folder.glob("rank.*"))}
 
@@ -85,15 +107,15 @@ class ChainingTest(unittest.TestCase):
 
     def test_all_layouts_and_releases(self):
         for release in RELEASES:
-            for layout in layouts():
+            for layout in some(layouts(), [SHORT_LAYOUTS[release]]):
                 with self.subTest(release=release, layout=layout):
                     self.assert_same(self.job(release, layout), ALL)
 
     def test_all_faults(self):
         for release in RELEASES:
-            for fault in faults():
+            for fault in some(faults(), ["lost-kernel", "aborted-transfer"]):
                 graph = ["--graph"] if fault == "drift-graph" else []
-                arguments = self.job(release, "mixed", *graph, "--fault", fault)
+                arguments = self.job(release, "mixed" if PLAYS_ALL else "tp", *graph, "--fault", fault)
                 if self.is_possible(arguments):
                     with self.subTest(release=release, fault=fault):
                         self.assert_same(arguments, ALL)
@@ -102,6 +124,7 @@ class ChainingTest(unittest.TestCase):
         run = subprocess.run([SIMULATOR, "--plugin", "none", *map(str, arguments)], capture_output=True, check=False)
         return run.returncode != 2
 
+    @with_all
     def test_all_ways_to_call(self):
         for options in (["--graph"], ["--nonblocking"], ["--pxn"], ["--symmetric"], ["--collnet"], ["--aggregate", 4],
                         ["--recreate-every", 2], ["--ranks-per-process", 2], ["--no-finalize"], ["--elastic", "revoke@1"],
@@ -112,6 +135,7 @@ class ChainingTest(unittest.TestCase):
                     with self.subTest(release=release, options=options):
                         self.assert_same(arguments, ALL)
 
+    @with_all
     def test_repeated_starts(self):
         for release in RELEASES:
             with self.subTest(release=release):
@@ -123,12 +147,13 @@ class ChainingTest(unittest.TestCase):
     def test_each_mask_alone(self):
         """This plugin asks for more, which takes NCCL's time: the same events, in another order and with other times."""
         for release in RELEASES:
-            for mask in MASKS:
+            for mask in some(MASKS, [PROXY_STEP, COLL_API]):
                 with self.subTest(release=release, mask=mask):
-                    arguments = self.job(release)
+                    arguments = self.job(release, "mixed" if PLAYS_ALL else "tp")
                     for alone, beside in self.both(arguments, mask):
                         self.assertEqual(recording.events_of(alone, without_gpu_times=True), recording.events_of(beside, without_gpu_times=True))
 
+    @with_all
     def test_a_plugin_that_refuses(self):
         """Not the groups of calls: alone, the simulator asks again at the next call of the group. Not the Group of 2.27, without which it announces nothing."""
         for release, version in RELEASES.items():
@@ -139,12 +164,31 @@ class ChainingTest(unittest.TestCase):
                     for alone, beside in pairs:
                         self.assertEqual(recording.events_of(alone, without_gpu_times=True), recording.events_of(beside, without_gpu_times=True))
 
-    def test_a_plugin_of_api_v4_under_later_releases(self):
-        for release in RELEASES:
-            with self.subTest(release=release):
-                arguments = self.job(release, "mixed", "--pxn")
-                for alone, beside in self.both(arguments, ALL_OF_V4, RECORDER_V4):
-                    self.assertEqual(recording.events_of(alone, as_v4=True), recording.events_of(beside))
+    def test_a_plugin_of_a_former_api_under_later_releases(self):
+        jobs = [["mixed", "--pxn"], *([layout] for layout in FORMER_LAYOUTS), *(["mixed", "--fault", fault] for fault in FORMER_FAULTS)]
+        for release, api in RELEASES.items():
+            for version in (version for version in RECORDERS if version <= api):
+                for job in jobs if PLAYS_ALL else [["tp", "--pxn"]]:
+                    with self.subTest(release=release, version=version, job=job):
+                        pairs = self.both(self.job(release, *job), ALL_OF_V4 if version == 4 else ALL, RECORDERS[version])
+                        self.assertIn(f"nccl-exporter: chained plugin recording, profiler API v{version}", self.log)
+                        for alone, beside in pairs:
+                            self.assertEqual(recording.events_of(alone, as_version=version), recording.events_of(beside))
+
+    def test_names_of_libraries_are_resolved_as_nccl_resolves_its_own(self):
+        folder = self.folder / "libraries"
+        folder.mkdir()
+        for name in ("libnccl-profiler-named.so", "libnccl-profiler-a.so.so", "libnccl-profiler-a.so.1.so", "libnccl-profiler-libb.so.so", "libnccl-profiler-libc.so",
+                     "both", "libd.so"):
+            shutil.copy(RECORDER, folder / name)
+        (folder / "libnccl-profiler-both.so").write_text("no library")
+        environment = {"RECORDING_MASK": str(COLL), "LD_LIBRARY_PATH": str(folder)}
+        arguments = [str(argument) for argument in self.job(23007, "single")]
+        for value, is_there in {"named": True, "a.so": True, "a.so.1": True, "libb.so": False, "libc": True, "both": True, "libd.so": True,
+                                "libnccl-profiler-named.so": True, str(folder / "both"): True, str(folder / "named"): False, "other": False}.items():
+            with self.subTest(value=value):
+                self.assertEqual(bool(self.play(value, arguments, environment)), is_there, self.log)
+                self.assertEqual(bool(self.play(PLUGIN, arguments, {**environment, "NCCL_EXPORTER_CHAIN": value})), is_there, self.log)
 
     def test_kernel_events_that_the_policy_refuses(self):
         arguments = self.job(23007, "dp")

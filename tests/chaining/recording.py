@@ -62,7 +62,7 @@ def calls_of(path):
     return [HANDLE.sub("", re.sub(r" (parent|group)=#\d+", "", line)) for line in lines_of(path) if not line.startswith("T ")]
 
 
-def events_of(path, without_gpu_times=False, as_v4=False):
+def events_of(path, without_gpu_times=False, as_version=None):
     """Number of each event of a recording, whatever their order.
 
     Before the network takes a step, NCCL starts it at every poll, and forgets the former start. While a send has no credit, NCCL reports state 20 at
@@ -71,7 +71,7 @@ def events_of(path, without_gpu_times=False, as_v4=False):
     events = {}
     rest = []
     lines = lines_of(path)
-    for line in _to_v4(lines) if as_v4 else lines:
+    for line in _as_seen_by(as_version, lines) if as_version else lines:
         match = LINE.match(line)
         handle = HANDLE.search(line)
         if match is None or handle is None:
@@ -96,6 +96,13 @@ def events_of(path, without_gpu_times=False, as_v4=False):
     if without_gpu_times:
         texts = [re.sub(r" ptimer=\S+", "", text) for text in texts]
     return collections.Counter(texts)
+
+
+def _as_seen_by(version, lines):
+    """Lines of a recording of a later API, as a plugin of this version sees them: it reads the first fields of a descriptor."""
+    if version == 4:
+        return _to_v4(lines)
+    return [re.sub(r"^init v\d", f"init v{version}", re.sub(r" (variant|tag)=\S+", "", line)) for line in lines]
 
 
 def _to_v4(lines):

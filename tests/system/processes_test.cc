@@ -92,10 +92,9 @@ TEST_F(Processes, ServesAFindingAsAMetricUntilItsTroubleIsOver) {
 // Regression: with NCCL's defaults the page was green, and no late rank could be seen.
 TEST_F(Processes, AJobWithTheDefaultsOfNccl229IsNotJudgedAndSaysWhy) {
   Daemon daemon(segments_.path());
-  exporter::ChildProcess job(
-      Simulator({"--pace", "real", "--duration", "300", "--rate", "20", "--ranks-per-node", "4",
-                 "--layout", "dp", "--nccl-version", "22907", "--env",
-                 "NCCL_ALLGATHERV_ENABLE=1"}));
+  exporter::ChildProcess job(Simulator({"--pace", "real", "--duration", "300", "--rate", "20",
+                                        "--ranks-per-node", "4", "--layout", "dp", "--nccl-version",
+                                        "22907", "--env", "NCCL_ALLGATHERV_ENABLE=1"}));
   nlohmann::json found;
   EXPECT_TRUE(exporter::Eventually(
       [&] {
@@ -168,6 +167,22 @@ TEST_F(Processes, ReportsTheIdentityOfJobProcessAndGpu) {
   EXPECT_EQ(
       scrape.Value("nccl_communicator_ranks", {{"rank", "0"}, {"global_rank", "0"}}).value_or(0),
       2);
+}
+
+TEST_F(Processes, NamesTheChainedPluginAndTheEventsThatItGets) {
+  const std::filesystem::path plugin =
+      std::filesystem::absolute("simulator/librecording-plugin.so");
+  Daemon daemon(segments_.path());
+  const auto play = [&](const char* kernel_timing, const char* events) {
+    RunJob({"--steps", "3", "--ranks-per-node", "2", "--layout", "dp"},
+           {{"NCCL_EXPORTER_CHAIN", plugin},
+            {"RECORDING_MASK", "4095"},
+            {"NCCL_EXPORTER_KERNEL_TIMING", kernel_timing}});
+    const Labels labels{{"chained_plugin", "recording"}, {"chained_events", events}};
+    EXPECT_EQ(daemon.Scrape().Find("nccl_rank_info", labels).size(), 2u) << events;
+  };
+  play("on", "all");
+  play("off", "no_kernel_events");
 }
 
 TEST_F(Processes, NamesNoRankByTheNumberOfAProcessWithSeveralGpus) {
