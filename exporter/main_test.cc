@@ -379,6 +379,37 @@ TEST(MainTest, CommandsGetTheFindingsOfADaemonWithAPasswordByItsSocket) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(MainTest, CommandsGetTheFindingsOfADaemonWithTlsByItsSocket) {
+  const std::string directory = TemporaryDirectory() + "/with-tls";
+  std::filesystem::create_directory(directory);
+  std::string folder = "/tmp/findings.XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::string config = directory + "/web.yml", socket = folder + "/s";
+  const TestAuthority::Issued issued = TestAuthority().Issue({"IP:127.0.0.1"});
+  std::ofstream(directory + "/web.pem") << issued.certificate;
+  std::ofstream(directory + "/web.key") << issued.key;
+  const std::string tls = "tls_server_config: {cert_file: web.pem, key_file: web.key}\n";
+  const std::string users =
+      "basic_auth_users: {a: $2b$04$abcdefghijklmnopqrstuuN6tPGcMNGYMDEjNzaPYtKCRf9Kvxvn.}\n";
+  for (const std::string& security : {users, tls, tls + users}) {
+    std::ofstream(config) << security;
+    Daemon daemon({"--segment.dir=" + directory, "--web.config.file=" + config,
+                   "--findings.socket=" + socket});
+    EXPECT_NE(Get(daemon.port(), "/api/v1/findings").status, 200) << security;
+    for (const std::vector<std::string>& tool :
+         std::vector<std::vector<std::string>>{{"inflight"}, {"top", "--once"}}) {
+      std::vector<std::string> command{kDaemon, "--segment.dir=" + directory};
+      command.insert(command.end(), tool.begin(), tool.end());
+      command.push_back("--daemon=unix:" + socket);
+      ChildProcess process(command);
+      EXPECT_EQ(process.Wait(), 0) << tool[0];
+      EXPECT_THAT(process.Output(), testing::HasSubstr("Judged by the daemon since"))
+          << tool[0] << ' ' << security;
+    }
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST(MainTest, ToolsFailWhereADirectoryCannotBeRead) {
   const std::string no_directory = TemporaryDirectory() + "/no-directory";
   std::ofstream{no_directory};

@@ -369,6 +369,26 @@ TEST(SegmentReaderTest, ReadsTheTimesOfAClockThatIsAheadOfOurs) {
             kNow.realtime_ns - (kNow.monotonic_ns - 7'000'000'000));
 }
 
+// Regresses: operations of a moment ago were idle for ten minutes.
+TEST(SegmentReaderTest, ReadsTheTimesOfAClockThatIsBehindOurs) {
+  constexpr int64_t kOffset = -400'000'000'000;
+  constexpr int64_t kCall = kNow.monotonic_ns - 1'000'000'000;
+  V1 writer(2);
+  writer.Put(ProcessV1{.uid = kUid, .start_monotonic_ns = kCall + kOffset});
+  writer.Put(0, CommunicatorV1{.created_monotonic_ns = kCall + kOffset});
+  writer.Put(0, 0, FunctionV1{.last_start_ns = kCall + kOffset, .operations = {1}});
+  writer.Put(0, InFlightV1{.ticket = 1, .sequence = 1, .start_ns = kCall + kOffset});
+  writer.Publish();
+  const SegmentRead read = Parse(writer, {.now = kNow, .clock_offset_ns = kOffset});
+  EXPECT_EQ(read.ahead_ns, 0u);
+  EXPECT_EQ(read.process->start_monotonic_ns, kCall);
+  const CommunicatorSnapshot& communicator = read.process->communicators.at(0);
+  EXPECT_EQ(communicator.last_progress_monotonic_ns, kCall);
+  EXPECT_EQ(communicator.last_progress_realtime_ns, kNow.realtime_ns - 1'000'000'000);
+  ASSERT_EQ(communicator.in_flight.size(), 1u);
+  EXPECT_EQ(communicator.in_flight[0].start_realtime_ns, kNow.realtime_ns - 1'000'000'000);
+}
+
 TEST(SegmentReaderTest, TellsTheLastSignOfLife) {
   V1 writer(2);
   writer.Put(ProcessV1{.uid = kUid, .start_realtime_ns = 5});

@@ -10,6 +10,8 @@
 namespace nccl_exporter::collector {
 namespace {
 
+constexpr char kPodName[] = "POD_NAME";
+
 // A communicator that has a rank twice is several of one id.
 void JoinJobs(std::vector<ProcessSnapshot>& processes, ProvenIdentities& proven) {
   using Members = std::vector<std::pair<uint64_t, size_t>>;  // rank, and place of its process
@@ -71,6 +73,30 @@ void DropShared(std::optional<uint32_t> RankNumbers::*number, bool ProvenIdentit
   }
 }
 
+void DistinguishEqualPids(std::vector<ProcessSnapshot>& processes, ProvenIdentities& proven) {
+  std::map<CommunicatorKey, std::vector<const ProcessSnapshot*>> sharing;
+  for (const ProcessSnapshot& process : processes) {
+    if (!process.Identity(kPodName).empty()) continue;
+    CommunicatorKey key = CommunicatorKeyOf(process, {});
+    key.id = process.pid;
+    sharing[key].push_back(&process);
+  }
+  ProvenIdentities for_now;
+  for (const auto& [key, members] : sharing) {
+    const bool is_one_container = std::ranges::all_of(members, [&](const ProcessSnapshot* process) {
+      return process->host_name == members.front()->host_name;
+    });
+    if (is_one_container) continue;
+    for (const ProcessSnapshot* process : members)
+      (key.job.empty() ? for_now : proven)[process->file].shares_pid = true;
+  }
+  for (ProcessSnapshot& process : processes) {
+    if (!proven[process.file].shares_pid && !for_now[process.file].shares_pid) continue;
+    if (process.Identity(kPodName).empty())
+      process.identity.emplace_back(kPodName, process.host_name);
+  }
+}
+
 }  // namespace
 
 void SettleIdentities(NodeSnapshot& snapshot, ProvenIdentities& proven) {
@@ -78,6 +104,7 @@ void SettleIdentities(NodeSnapshot& snapshot, ProvenIdentities& proven) {
   JoinJobs(processes, proven);
   DropShared(&RankNumbers::global_rank, &ProvenIdentity::has_no_global_rank, processes, proven);
   DropShared(&RankNumbers::local_rank, &ProvenIdentity::has_no_local_rank, processes, proven);
+  DistinguishEqualPids(processes, proven);
 }
 
 }  // namespace nccl_exporter::collector

@@ -22,12 +22,13 @@ constexpr double kLeastOfStep = 0.9;
 // the hang; killed processes that a job waits for, which the hang names; and unmeasured ranks.
 void RemoveExplained(const std::vector<Finding>& hangs, std::vector<Finding>& findings) {
   std::set<collector::CommunicatorKey> communicators;
-  std::set<std::pair<uint64_t, uint64_t>> culprits;  // user and pid
+  // Job, pid and pod: two containers may have the same pid.
+  std::set<std::tuple<JobKey, uint64_t, std::string>> culprits;
   for (const Finding& hang : hangs) {
     if (!IsHang(hang.kind)) continue;
     if (hang.communicator) communicators.insert(*hang.communicator);
     for (const FoundRank& culprit : hang.culprits) {
-      if (culprit.pid != 0) culprits.insert({hang.uid, culprit.pid});
+      if (culprit.pid != 0) culprits.insert({JobKeyOf(hang), culprit.pid, culprit.pod});
     }
   }
   std::erase_if(findings, [&](const Finding& finding) {
@@ -35,7 +36,7 @@ void RemoveExplained(const std::vector<Finding>& hangs, std::vector<Finding>& fi
       return communicators.contains(*finding.communicator);
     return finding.kind == FindingKind::kProcessKilled &&
            std::ranges::any_of(finding.culprits, [&](const FoundRank& culprit) {
-             return culprits.contains({finding.uid, culprit.pid});
+             return culprits.contains({JobKeyOf(finding), culprit.pid, culprit.pod});
            });
   });
 }

@@ -45,6 +45,26 @@ TEST(NodeJudgeTest, AHangWithItsCulpritComesBeforeOneWhoseCulpritIsElsewhere) {
   EXPECT_EQ(findings[1].kind, FindingKind::kHangElsewhere);
 }
 
+// Regresses: the end of a process was hidden by a hang of another one with its pid.
+TEST(NodeJudgeTest, AHangExplainsNoEndOfAProcessWithThePidOfItsCulprit) {
+  for (const bool is_same_job : {false, true}) {
+    HandMadeNode jobs(2);
+    jobs.AddCommunicator("here", {0, 1});
+    jobs.Start(0, "here", 300);
+    jobs.AddProcess(2, is_same_job ? "4712" : "4713");
+    jobs.AddProcess(3, is_same_job ? "4712" : "4713");
+    jobs.AddCommunicator("there", {2, 3});
+    collector::ProcessSnapshot& ended = jobs.node.processes[2];
+    ended.is_alive = false;
+    ended.pid = jobs.node.processes[1].pid;
+    if (is_same_job) ended.identity.emplace_back("POD_NAME", "container-b");
+    const std::vector<Finding> findings = NodeJudge().Judge(jobs.node).findings;
+    EXPECT_THAT(findings,
+                testing::Contains(testing::Field(&Finding::kind, FindingKind::kProcessKilled)))
+        << is_same_job;
+  }
+}
+
 TEST(NodeJudgeTest, AFindingHasTheSitesLabelsOfItsJob) {
   HandMadeNode jobs(2);
   jobs.AddCommunicator("here", {0, 1});

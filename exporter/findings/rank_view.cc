@@ -61,8 +61,10 @@ bool IsOf(const FoundRank& found, const Finding& finding, const RankView& view) 
       (*finding.communicator != view.of->key || found.rank != view.rank->communicator->rank))
     return false;
   if (found.pid == 0) return finding.communicator.has_value();
-  return found.pid == view.rank->process->pid &&
-         (found.host_name.empty() || found.host_name == Printable(view.rank->process->NodeName()));
+  const collector::ProcessSnapshot& process = *view.rank->process;
+  const std::string pod = Printable(process.Identity("POD_NAME"));
+  return found.pid == process.pid && (pod.empty() || found.pod.empty() || found.pod == pod) &&
+         (found.host_name.empty() || found.host_name == Printable(process.NodeName()));
 }
 
 // The rank among those of a finding; null: it is none of them.

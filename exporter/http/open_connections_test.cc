@@ -2,6 +2,7 @@
 // Limits, time limits and their counts, over pairs of connected sockets.
 #include "exporter/http/open_connections.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -11,6 +12,8 @@
 #include <future>
 #include <string>
 #include <vector>
+
+#include "exporter/http/listening_sockets.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -254,6 +257,26 @@ TEST_F(OpenConnectionsTest, AStopWaitsForAnswersAndForNothingElse) {
   stop.wait();
   open.Remove(first);
   open.Remove(second);
+}
+
+std::string ClientOf(int family, const char* text) {
+  sockaddr_storage any{};
+  any.ss_family = static_cast<sa_family_t>(family);
+  auto* const in4 = reinterpret_cast<sockaddr_in*>(&any);
+  auto* const in6 = reinterpret_cast<sockaddr_in6*>(&any);
+  void* const address = family == AF_INET ? static_cast<void*>(&in4->sin_addr) : &in6->sin6_addr;
+  EXPECT_EQ(inet_pton(family, text, address), 1);
+  return ClientText(reinterpret_cast<const sockaddr*>(&any));
+}
+
+// A machine may have as many addresses of its network as it likes.
+TEST(ClientTest, IsTheNetworkOfAnIpv6Address) {
+  const std::string client = ClientOf(AF_INET6, "2001:db8:1:2:3:4:5:6");
+  EXPECT_EQ(client, ClientOf(AF_INET6, "2001:db8:1:2:ffff:ffff:ffff:ffff"));
+  EXPECT_NE(client, ClientOf(AF_INET6, "2001:db8:1:3:3:4:5:6"));
+  EXPECT_NE(ClientOf(AF_INET, "10.0.0.1"), ClientOf(AF_INET, "10.0.0.2"));
+  EXPECT_NE(ClientOf(AF_INET6, "::ffff:10.0.0.1"), ClientOf(AF_INET6, "::ffff:10.0.0.2"))
+      << "IPv4 over a socket of both";
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -162,6 +163,17 @@ TEST(ReplacedProcessTest, IsNotReplacedByOneOfAnotherContainer) {
   const ScrapedNode restarted(StillNodeOf(processes));
   EXPECT_EQ(restarted.Value(Metric::kProcessHalted), 0);
   EXPECT_EQ(StalledSeries(restarted, kOldLabels), 0u);
+}
+
+// The collector gives containers of equal pids the pod: collector/segments/process_identities.h.
+TEST(ReplacedProcessTest, StopsNoNamesakeOfAnotherContainer) {
+  std::vector<collector::ProcessSnapshot> processes{Rank(1, kOld, 0), Rank(2, kOld, 1)};
+  processes[0].is_stopped = true;
+  const ScrapedNode scrape(StillNodeOf(processes));
+  EXPECT_EQ(scrape.Values(Metric::kProcessHalted),
+            (std::map<std::string, double>{{"pid=1,uid=1000,pod=trainer-0,", 1},
+                                           {"pid=1,uid=1000,pod=trainer-1,", 0}}));
+  EXPECT_EQ(scrape.Value(Metric::kRankInfo, "pod=trainer-0,"), 1) << "rules join by it";
 }
 
 TEST(ReplacedProcessTest, IsNotReplacedByAnEarlierOne) {

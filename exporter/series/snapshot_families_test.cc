@@ -462,6 +462,15 @@ TEST(SnapshotFamiliesTest, RankInfoHasLabelsOfKnownVariablesAndOfNoOthers) {
       testing::EndsWith("timing_reason=default,plugin_version=1.2.3,adapter=mlx5_0,pod_uid=u,"));
 }
 
+// In Kubernetes the host name is the pod's.
+TEST(SnapshotFamiliesTest, RankInfoHasTheNodeThatTheEnvironmentNames) {
+  collector::ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 0)});
+  process.host_name = "trainer-0";
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankInfo, "hostname=trainer-0,"), 1);
+  process.identity = {{"NODE_NAME", "gpu-node-42"}};
+  EXPECT_EQ(ScrapedNode(NodeOf({process})).Value(Metric::kRankInfo, "hostname=gpu-node-42,"), 1);
+}
+
 TEST(SnapshotFamiliesTest, LabelValuesAreValidAndBounded) {
   collector::CommunicatorSnapshot communicator = EmptyCommunicator(1, 0);
   communicator.name = std::string(kLabelValueLimitBytes, 'n') + "tail";

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -75,6 +76,32 @@ TEST_F(NewFileTest, AFullDiskLeavesWhatWasThere) {
   EXPECT_EQ(fault, path_ + ": File too large");
   EXPECT_EQ(Text(path_), "before");
   EXPECT_EQ(FilesHere(), 1u);
+}
+
+// As Ctrl-C does, whenever it comes.
+TEST_F(NewFileTest, ASignalLeavesAWholeFileOrNone) {
+  const std::string content(16 << 20, 't');
+  int whole = 0, none = 0;
+  for (useconds_t delay_us = 0; delay_us < 20000; delay_us += 500) {
+    const pid_t writer = ::fork();
+    if (writer == 0) {
+      std::signal(SIGINT, SIG_DFL);
+      ::_exit(WriteNewFile(path_, content).empty() ? 0 : 1);
+    }
+    ::usleep(delay_us);
+    ::kill(writer, SIGINT);
+    ASSERT_EQ(::waitpid(writer, nullptr, 0), writer);
+    ASSERT_LE(FilesHere(), 1u) << delay_us;
+    if (!std::filesystem::exists(path_)) {
+      ++none;
+      ASSERT_EQ(FilesHere(), 0u) << delay_us;
+      continue;
+    }
+    ++whole;
+    ASSERT_EQ(std::filesystem::file_size(path_), content.size()) << delay_us;
+    std::filesystem::remove(path_);
+  }
+  EXPECT_GT(whole, 0) << none;
 }
 
 }  // namespace

@@ -172,7 +172,19 @@ void WriteMixed(LayoutBuilder& builder) {
       world, {.function = Function::kAllReduce, .count = 1, .datatype = "ncclInt32"});  // a barrier
 }
 
-constexpr std::array<Layout, 11> kLayouts{{
+// As many communicators as a step of pipelines and experts may have, each called in a step of its
+// own, twice: the first steps and those that follow.
+template <int kCommunicators>
+void WriteMany(LayoutBuilder& builder) {
+  std::vector<std::vector<int>> all;
+  for (int i = 0; i < kCommunicators; ++i) all.push_back(builder.AddWorld("many"));
+  for (int step = 0; step < 2 * kCommunicators; ++step) {
+    builder.Exposed(all[static_cast<size_t>(step % kCommunicators)], AllReduceOf(kMiB));
+    builder.OnlyInStep(step);
+  }
+}
+
+constexpr std::array<Layout, 14> kLayouts{{
     {"single", "one communicator, one AllReduce of 1 MiB in a step", WriteSingle, false},
     {"dp", "one communicator, AllReduce of buckets of 64 KiB to 320 MiB", WriteDataParallel, false},
     {"fsdp", "one communicator, AllGather and ReduceScatter of layers", WriteFullySharded, false},
@@ -189,6 +201,9 @@ constexpr std::array<Layout, 11> kLayouts{{
     {"mixed",
      "several communicators, every kind of call, and in every step a group that the seed chooses",
      WriteMixed, true},
+    {"many-200", "200 communicators, each called in one step and once more", WriteMany<200>, false},
+    {"many-300", "300 of them", WriteMany<300>, false},
+    {"many-2500", "2,500 of them", WriteMany<2500>, false},
     {kRandomLayout,
      "several communicators; groups of all kinds of calls, splits and shrinks, all chosen by the "
      "seed",

@@ -209,5 +209,60 @@ TEST(RankNumbers, AreNoneWhereAProcessHasTwoRanksOfACommunicator) {
   EXPECT_FALSE(IsKnown(node.processes[0])) << "the other rank has finalized it";
 }
 
+ProcessSnapshot InContainer(const std::string& host_name, uint64_t pid,
+                            const std::string& job = "7") {
+  ProcessSnapshot process = Unnamed(0, 0);
+  process.host_name = host_name;
+  process.pid = pid;
+  process.identity = {{"SLURM_JOB_ID", job}};
+  return process;
+}
+
+std::string PodsOf(std::vector<ProcessSnapshot> processes, ProvenIdentities& proven) {
+  NodeSnapshot node;
+  node.processes = std::move(processes);
+  SettleIdentities(node, proven);
+  std::string pods;
+  for (const ProcessSnapshot& process : node.processes)
+    pods += (pods.empty() ? "" : " ") +
+            (process.Identity("POD_NAME").empty() ? "-" : process.Identity("POD_NAME"));
+  return pods;
+}
+std::string PodsOf(std::vector<ProcessSnapshot> processes) {
+  ProvenIdentities proven;
+  return PodsOf(std::move(processes), proven);
+}
+
+// Regresses: equal entry points have equal pids, so two containers of a job had one series, and
+// while one of them was stopped the other was halted.
+TEST(EqualPids, OfAJobHaveTheHostNameOfTheirContainer) {
+  EXPECT_EQ(PodsOf({InContainer("a", 1), InContainer("b", 1), InContainer("c", 2)}), "a b -");
+  ProcessSnapshot ended = InContainer("a", 1);
+  ended.is_alive = false;
+  EXPECT_EQ(PodsOf({ended, InContainer("b", 1)}), "a b");
+  ProcessSnapshot named = InContainer("a", 1);
+  named.identity.emplace_back("POD_NAME", "trainer-0");
+  EXPECT_EQ(PodsOf({named, InContainer("b", 1)}), "trainer-0 -");
+}
+
+TEST(EqualPids, OfOneContainerAndOfOtherJobsAndUsersAreLeftAsTheyAre) {
+  ProcessSnapshot other_user = InContainer("b", 1), other_namespace = other_user;
+  other_user.uid = 7;
+  other_namespace.identity.emplace_back("POD_NAMESPACE", "team-a");
+  for (const ProcessSnapshot& other :
+       {InContainer("a", 1), InContainer("b", 1, "8"), other_user, other_namespace})
+    EXPECT_EQ(PodsOf({InContainer("a", 1), other}), "- -");
+}
+
+TEST(EqualPids, KeepTheHostNameWhenTheOtherHasGone) {
+  ProvenIdentities proven;
+  const ProcessSnapshot one = InContainer("a", 1);
+  EXPECT_EQ(PodsOf({one, InContainer("b", 1)}, proven), "a b");
+  EXPECT_EQ(PodsOf({one}, proven), "a");
+  const ProcessSnapshot unnamed = InContainer("c", 1, "");
+  EXPECT_EQ(PodsOf({unnamed, InContainer("d", 1, "")}, proven), "c d");
+  EXPECT_EQ(PodsOf({unnamed}, proven), "-") << "its job was not known";
+}
+
 }  // namespace
 }  // namespace nccl_exporter::collector

@@ -213,6 +213,21 @@ TEST(HangOfJobsTest, AProcessThatRestartsWithItsPidHidesNoEnd) {
   EXPECT_THAT(Fresh(job), IsEmpty());
 }
 
+// In Kubernetes the host name is the pod's.
+TEST(HangOfJobsTest, RanksAreOnTheNodeThatTheirEnvironmentNames) {
+  HandMadeNode job(2);
+  job.AddCommunicator("dp", {0, 1});
+  job.Start(0, "dp", 150);
+  for (collector::ProcessSnapshot& process : job.node.processes) {
+    process.host_name = "trainer-0";
+    process.identity.emplace_back("NODE_NAME", "gpu-node-42");
+  }
+  const std::string text = FindingsText(NodeJudge().Judge(job.node));
+  EXPECT_THAT(text, HasSubstr("gpu-node-42"));
+  EXPECT_THAT(text, Not(HasSubstr("trainer-0")));
+  EXPECT_EQ(Fresh(job).at(0).culprits.at(0).host_name, "gpu-node-42");
+}
+
 TEST(HangOfJobsTest, NamesOfOtherProcessesAreHarmless) {
   HandMadeNode job(2);
   job.AddCommunicator("dp", {0, 1});

@@ -940,6 +940,39 @@ TEST_F(AbandonedTest, AHangOfTheOtherCommunicatorIsToldHoweverLongItLasts) {
   EXPECT_THAT(Culprits(Fresh(job_)), ElementsAre("5"));
 }
 
+// A process may have several GPUs, and a rank on each.
+TEST_F(AbandonedTest, RanksThatGoOnOverOtherGpusOfTheirProcessesHang) {
+  for (const bool is_same_gpu : {true, false}) {
+    MissCall(150);
+    GoOn(2);
+    for (const size_t rank : kAll) {
+      if (is_same_gpu) continue;
+      job_.Of(rank, "fsdp2").gpu_index += 8;
+      job_.Of(rank, "fsdp2").gpu_uuid += "-other";
+      job_.Of(rank, "fsdp2").pci_bus_id += "-other";
+    }
+    EXPECT_EQ(Culprits(Fresh(job_)).empty(), is_same_gpu);
+  }
+}
+
+// A job may call ncclCommAbort, which the plugin does not see, or leave the communicator as it is.
+TEST_F(AbandonedTest, ACommunicatorThatIsNeverDestroyedIsInformationForDays) {
+  Hangs hangs{Thresholds()};
+  MissCall(150);
+  for (const int64_t seconds : {0, 600, 3600, 86400, 5 * 86400}) {
+    job_.Wait(seconds);
+    for (int look = 0; look < 2; ++look) {
+      job_.Wait(31);
+      GoOn((kNow - job_.node.taken_realtime_ns) / kSecond + 2);
+      hangs.Record(job_.node);
+    }
+    EXPECT_THAT(hangs.Findings(job_.node),
+                ElementsAre(AllOf(IsKind(FindingKind::kAbandoned),
+                                  Field(&Finding::severity, Severity::kInfo))))
+        << seconds;
+  }
+}
+
 TEST_F(AbandonedTest, WhereNoCompletionIsSeenAJobThatPausesDoesNotHang) {
   MissCall(900);
   for (const size_t rank : kAll) job_.HideCompletions(rank);

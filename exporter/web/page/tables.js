@@ -14,7 +14,7 @@ byId('processes').append(processes.element);
 const foundOf = (process, node) => {
   for (const [list, className] of [['culprits', 'culprit'], ['waiting', 'waits']]) {
     for (const finding of node.findings) {
-      const rank = finding[list].find((one) => one.pid === process.pid && one.host === process.host);
+      const rank = finding[list].find((one) => one.pid === process.pid && one.host === process.host && one.pod === process.pod);
       if (rank) return { className, word: standingWord(rank.standing) };
     }
   }
