@@ -101,12 +101,15 @@ class Store(PushTest):
                 self.assertEqual(value, pushed[key], key)
         self.expect_truth(pushed)
 
-    def store_in_prometheus(self, *flags, features=()):
+    def start_receiver(self, *features):
         program = pathlib.Path(os.environ.get('NCCL_EXPORTER_OTLP_PROMETHEUS', CACHE / 'sid/usr/bin/prometheus'))
-        self.configure(GLOBAL + SCRAPE % self.port)
         version = subprocess.run([program, '--version'], capture_output=True, text=True).stdout if program.exists() else ''
         flag = '--enable-feature=otlp-write-receiver' if 'version 2.' in version else '--web.enable-otlp-receiver'
-        store = self.start_prometheus(program, flag, *features)
+        return self.start_prometheus(program, flag, *features)
+
+    def store_in_prometheus(self, *flags, features=()):
+        self.configure(GLOBAL + SCRAPE % self.port)
+        store = self.start_receiver(*features)
         process = self.push(f'{self.address}/api/v1/otlp', '--instance=node-7', *flags, interval='1s')
         self.eventually(lambda: len(self.query('nccl_otlp_requests_total{job="nccl-exporter",instance="node-7"}')) == 3
                         and self.query('nccl_api_calls_total{job="scraped"}'), process.text)
@@ -155,16 +158,27 @@ class Store(PushTest):
     def test_the_translation_of_prometheus_changes_no_name(self):
         self.expect_equal(*self.stored_by_victoria(of_victoria=['-opentelemetry.usePrometheusNaming']))
 
-    def test_the_shipped_rules_fire_on_pushed_series(self):
+    def write_rules(self):
         subprocess.run([sys.executable, GENERATE_RULES, f'--time-scale={TIME_SCALE}', '--output', self.root], check=True)
+        return self.root / 'nccl-exporter.rules.yml'
+
+    def test_the_shipped_rules_fire_on_series_that_prometheus_takes(self):
+        self.configure(GLOBAL + f'rule_files: [{self.write_rules()}]\n')
+        prometheus = self.start_receiver()
+        process = self.push(f'{self.address}/api/v1/otlp', interval='1s')
+        self.expect_culprit(process, self.start_hang(), prometheus)
+
+    def test_the_shipped_rules_fire_on_series_that_victoria_metrics_takes(self):
         self.configure('scrape_configs: []')
         self.start_victoria('-opentelemetry.usePrometheusNaming')
         process = self.push(f'{self.address}/opentelemetry', interval='1s')
         job = self.start_hang()
-        self.configure(GLOBAL + FEDERATE % (f'{self.root}/nccl-exporter.rules.yml', self.store_port))
-        prometheus = self.start_prometheus(PROMETHEUS)
+        self.configure(GLOBAL + FEDERATE % (self.write_rules(), self.store_port))
+        self.expect_culprit(process, job, self.start_prometheus(PROMETHEUS))
+
+    def expect_culprit(self, *programs):
         hang = 'ALERTS{alertname="NCCLHangCulprit",alertstate="firing"}'
-        self.eventually(lambda: self.query(hang), lambda: process.text() + job.text() + prometheus.text(), seconds=120)
+        self.eventually(lambda: self.query(hang), lambda: ''.join(program.text() for program in programs), seconds=120)
         [alert] = [series['metric'] for series in self.query(hang)]
         self.assertEqual(('4711', '1'), (alert['nccl_job'], alert['global_rank']))
 
