@@ -117,6 +117,9 @@ def settings():
     """Settings of the plugin; and jobs on NCCL's own defaults, where later releases join Broadcasts."""
     return [
         Job('timing-off', '-n 2 -p -i 50 -w 0 -y', {'NCCL_EXPORTER_KERNEL_TIMING': 'off', **ALLGATHERV_OFF}, never_timed=True),
+        # Proxies alone see these: what waits in their queue takes no time.
+        Job('timing-off-nodes', f'-n 2 -p -N 1 -i 60 -w 0 -o {FIVE}', {'NCCL_EXPORTER_KERNEL_TIMING': 'off', **NETWORK, **ALLGATHERV_OFF},
+            never_timed=True),
         Job('defaults-broadcast', '-n 2 -p -i 120 -w 0 -y -o broadcast,allreduce'),
         Job('defaults-broadcast-allgather', '-n 2 -p -i 120 -w 0 -y -o broadcast,allgather'),
         Job('defaults-broadcasts', '-n 2 -p -i 120 -w 0 -y -o broadcast,broadcast,broadcast,allreduce'),
@@ -133,7 +136,7 @@ def drawn(seeds):
 
 
 def elastic(seeds):
-    """Jobs whose communicators are split, shrunk, grown, revoked, aborted and made again, drawn from seeds."""
+    """Jobs whose communicators are split, shrunk, grown, suspended, revoked, aborted and made again, drawn from seeds."""
     layouts = ('-n 3 -p', '-n 2 -p', '-n 3', '-n 4 -p', '-n 2')
     # NCCL crashes where communicators share a proxy while kernel events are on. The plugin refuses them if the environment asks for that; it
     # cannot see what a program asks for (docs/kernel-timing.md#shared-resources).
@@ -149,7 +152,9 @@ def elastic(seeds):
         elif seed % 6 == 5:
             table.append(Job(f'elastic-{seed}', options + ' -S', shared_by_program, is_drawn=True, is_elastic=True, never_timed=True))
         else:
-            table.append(Job(f'elastic-{seed}', options, ALLGATHERV_OFF, is_drawn=True, is_elastic=True))
+            # NCCL 2.30 gives the memory of a suspended communicator back only where it has it from cuMem.
+            memory = {**NVLINK, 'NCCL_CUMEM_ENABLE': '1'} if seed % 6 == 1 else {}
+            table.append(Job(f'elastic-{seed}', options, {**ALLGATHERV_OFF, **memory}, is_drawn=True, is_elastic=True))
     return table
 
 

@@ -142,6 +142,7 @@ def judge_times(played, verdict):
         if not communicator.event_mask & KERNEL_CHANNEL_EVENTS:
             continue  # times of the CPU's clock
         truth = played.truth.get((communicator.id, communicator.rank))
+        faults += busy_faults(communicator, truth)
         for completion in completions:
             fault, error = time_fault(completion, truth, communicator)
             verdict.compared += 1
@@ -170,6 +171,17 @@ def sum_faults(played, key, communicator, completions):
             if busy_ns != spans_ns:
                 faults.append(f'{function}: busy for {busy_ns} ns, operations took {spans_ns} ns')
     return faults
+
+
+def busy_faults(communicator, truth):
+    """Kernels of a communicator run one after the other. A kernel may have collectives, sends and receives, each with its whole time."""
+    busy_ns = collections.Counter()
+    for function, (_, _, of_function_ns) in communicator.timed.items():
+        busy_ns[function if function in ('Send', 'Recv') else 'collectives'] += of_function_ns
+    spans = [(kernel.gpu_start_ns, kernel.gpu_stop_ns) for kernel in truth.kernels] if truth else []
+    span_ns = max((stop for _, stop in spans), default=0) - min((start for start, _ in spans), default=0)
+    return [f'rank {communicator.rank}: {what}: busy for {busy} ns, and the kernels of all are {span_ns} ns from the first to the last'
+            for what, busy in busy_ns.items() if busy > span_ns]
 
 
 def time_fault(completion, truth, communicator):

@@ -103,6 +103,10 @@ class Judge(unittest.TestCase):
     def test_names_a_duration_that_is_not_its_kernels(self):
         self.expect_fault('took 99600 ns, its kernel 100000 ns', [completion(0, longer_ns=-400)])
 
+    def test_names_a_rank_that_is_busy_for_longer_than_its_kernels_run(self):
+        self.expect_fault('collectives: busy for 320000 ns, and the kernels of all are 220500 ns',
+                          [completion(number, longer_ns=3 * GAP_NS) for number in range(2)])
+
     def test_names_an_operation_that_no_device_ran(self):
         self.expect_fault('no kernel of the device', [completion(0), completion(1)], lines=[truth_line(0)])
 

@@ -22,10 +22,10 @@ constexpr size_t kProbeBytes = 65536;
 struct Group {
   std::vector<int> members;  // ranks of the job, in the order of their ranks here
   Membership own;            // null where this rank is no member
-  bool is_revoked = false;
+  bool is_revoked = false, is_suspended = false;
 };
 
-// Communicators are split, shrunk, grown, revoked, aborted and made again. All ranks draw the same
+// Communicators are split, shrunk, grown, suspended, revoked, aborted and made again. All ranks draw the same
 // steps; those that are no members of a step's communicator skip it.
 class ElasticPlayer : public Player {
  public:
@@ -55,6 +55,9 @@ class ElasticPlayer : public Player {
     if (!options_.shares) Revoke(std::prev(groups_.end()));  // it is left while the job goes on
     ++step_;
     AddWorld();
+    if (!options_.shares) Suspend(groups_.back());  // so is this one
+    ++step_;
+    AddWorld();
     for (int i = 0; i < options_.after; ++i) {
       rank_.Make({"allreduce", kProbeBytes}, groups_.back().own);
       rank_.Synchronize();
@@ -70,10 +73,13 @@ class ElasticPlayer : public Player {
     if (groups_.size() > kMostGroups) return EndGroup(groups_.begin());
     if (usable.empty()) return AddWorld();
     const GroupIterator group = usable[draw_.Below(static_cast<int>(usable.size()))];
+    Resume(*group);
     const int what = draw_.Below(100);
     // Communicators that share resources share the flag that aborts, too.
     const bool may_abort = !options_.shares;
-    if (what < 60) return Work(*group);
+    if (what < 54) return Work(*group);
+    // NCCL suspends no communicator that shares its memory.
+    if (what < 60) return options_.shares ? Work(*group) : Suspend(*group);
     if (what < 70) return Split(*group);
     if (what < 79) return Shrink(group, may_abort && draw_.Chance(50));
     if (what < 84 && may_abort) return Abort(group);
@@ -166,6 +172,22 @@ class ElasticPlayer : public Player {
     usleep(wait_us);
   }
 
+  // It holds no memory until it is resumed, which a later step does before it uses it.
+  void Suspend(Group& group) {
+    if (NcclLibrary().CommSuspend == nullptr) return Work(group);
+    group.is_suspended = true;
+    if (group.own.communicator == nullptr) return;
+    rank_.Make({"allreduce", kProbeBytes}, group.own);  // connects
+    rank_.Synchronize();
+    Require(NcclLibrary().CommSuspend(group.own.communicator, kSuspendMemory), "ncclCommSuspend");
+  }
+
+  void Resume(Group& group) {
+    if (group.is_suspended && group.own.communicator != nullptr)
+      Require(NcclLibrary().CommResume(group.own.communicator), "ncclCommResume");
+    group.is_suspended = false;
+  }
+
   void Shrink(GroupIterator parent, bool aborts) {
     if (NcclLibrary().CommShrink == nullptr) return Work(*parent);
     const std::vector<int> excluded = SomeOf(parent->members);
@@ -212,7 +234,8 @@ class ElasticPlayer : public Player {
       return !group.is_revoked && static_cast<int>(group.members.size()) < options_.ranks;
     });
     if (nccl.CommGrow == nullptr || partial == groups_.end()) return Work(drawn);
-    const Group& group = *partial;
+    Group& group = *partial;
+    Resume(group);
     std::vector<int> members = group.members;
     for (int rank = 0; rank < options_.ranks; ++rank)
       if (!Has(members, rank)) members.push_back(rank);
@@ -242,6 +265,7 @@ class ElasticPlayer : public Player {
   }
 
   void EndGroup(GroupIterator group) {
+    Resume(*group);
     const bool finalizes = !group->is_revoked && draw_.Chance(50);
     if (!options_.shares && draw_.Chance(20)) return EndByAbort(group);
     if (const Communicator communicator = group->own.communicator; communicator != nullptr) {

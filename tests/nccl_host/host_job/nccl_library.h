@@ -32,6 +32,7 @@ struct CommunicatorConfig {
 constexpr int kFloat = 7, kSum = 0;  // ncclDataType_t, ncclRedOp_t
 constexpr int kNoColor = -1;         // of ncclCommSplit
 constexpr int kShrinkAbort = 1;      // flag of ncclCommShrink
+constexpr int kSuspendMemory = 1;    // flag of ncclCommSuspend
 
 // Address of a function, of any type.
 struct Symbol {
@@ -73,6 +74,8 @@ struct Nccl {
   int (*CommShrink)(Communicator, int*, int, Communicator*, CommunicatorConfig*,
                     int) = FoundIfThere("ncclCommShrink");
   int (*CommRevoke)(Communicator, int) = FoundIfThere("ncclCommRevoke");
+  int (*CommSuspend)(Communicator, int) = FoundIfThere("ncclCommSuspend");
+  int (*CommResume)(Communicator) = FoundIfThere("ncclCommResume");
   int (*CommGetUniqueId)(Communicator, UniqueId*) = FoundIfThere("ncclCommGetUniqueId");
   int (*CommGrow)(Communicator, int, const UniqueId*, int, Communicator*,
                   CommunicatorConfig*) = FoundIfThere("ncclCommGrow");
