@@ -25,6 +25,8 @@ namespace nccl_exporter::collector {
 // earliest, and between two looks at the adapters.
 inline constexpr std::chrono::seconds kHostLookInterval{5};
 inline constexpr std::chrono::minutes kSurveyInterval{4}, kAdapterInterval{1};
+// Files are read in one look of so many.
+inline constexpr uint64_t kLooksPerFile = 3;
 
 class HostReader {
  public:
@@ -43,7 +45,11 @@ class HostReader {
       looked_ns_ = monotonic_ns;
       Follow(snapshot);
       SurveyOne(monotonic_ns);
-      for (auto& [key, reader] : processes_) reader.Read();
+      for (auto& [key, reader] : processes_) reader.ReadThreads();
+      // In the same look for all, so that ranks of a cgroup have the same counts.
+      if (looks_++ % kLooksPerFile == 0) {
+        for (auto& [key, reader] : processes_) reader.ReadFiles();
+      }
     }
     const auto before = std::exchange(latest_, {});
     for (ProcessSnapshot& process : snapshot.processes) {
@@ -107,6 +113,7 @@ class HostReader {
   std::optional<Adapters> adapters_;
   std::map<std::string, std::string> nearest_;  // by address of the GPU
   std::optional<int64_t> looked_ns_, adapters_read_ns_;
+  uint64_t looks_ = 0;
 };
 
 }  // namespace nccl_exporter::collector

@@ -5,6 +5,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
 
 #include "collector/testing/scratch_directory.h"
 
@@ -42,6 +46,32 @@ TEST(HostReader, ReadsEachProcessAfterItsSurveyOneInALook) {
     NodeSnapshot between = NodeOf(3);
     reader.AddTo(between, static_cast<int64_t>(look) * kLookNs + kLookNs / 2);
     EXPECT_EQ(Seen(between), Seen(node)) << "a scrape between two looks has the latest";
+  }
+}
+
+// Regression: each was read in a third look of its own. Of two ranks in a container, one had waited
+// for its memory twice as long as the other.
+TEST(HostReader, ReadsTheFilesOfAllProcessesInTheSameLook) {
+  const ScratchDirectory root;
+  const auto write = [&root](const std::string& file, const std::string& text) {
+    const std::filesystem::path path = root.File(file);
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  };
+  const std::string process = "/proc/" + std::to_string(::getpid());
+  write(process + "/cgroup", "0::/pod\n");
+  HostReader reader(root.path());
+  std::optional<uint64_t> apart_ns;
+  for (int64_t look = 1; look <= 20; ++look) {
+    const std::string stall_us = std::to_string(1000 * look);
+    write("/sys/fs/cgroup/pod/memory.pressure", "some avg10=0.00 total=" + stall_us + '\n');
+    NodeSnapshot node = NodeOf(look < 6 ? 1 : 2);  // the second one begins later
+    reader.AddTo(node, look * kLookNs);
+    if (look < 12) continue;
+    const uint64_t own_ns = *node.processes[0].host->memory_stall_ns,
+                   other_ns = *node.processes[1].host->memory_stall_ns;
+    if (!apart_ns) apart_ns = own_ns - other_ns;
+    EXPECT_EQ(own_ns - other_ns, apart_ns);
   }
 }
 

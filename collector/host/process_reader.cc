@@ -116,9 +116,7 @@ std::optional<uint64_t> ProcessReader::CountVerbs() const {
   return devices.size();
 }
 
-void ProcessReader::Read() {
-  ReadThreads();
-  if (reads_++ % kReadsPerFile != 0) return;
+void ProcessReader::ReadFiles() {
   signals_.involuntary_switches =
       NumberBehind(ReadProcFile(folder_ + "/status"), "nonvoluntary_ctxt_switches:");
   signals_.major_faults = MajorFaults(ReadProcFile(folder_ + "/stat"));

@@ -23,22 +23,20 @@ namespace nccl_exporter::collector {
 // thread of autograd and NCCL's progress thread.
 inline constexpr size_t kFollowedThreads = 4;
 
-// Reads of threads for one of the process's other files, which cost ten times as much.
-inline constexpr uint64_t kReadsPerFile = 3;
-
 class ProcessReader {
  public:
   // `root` is prepended to /proc and /sys: empty but in tests. `pid` is in the namespace of /proc.
   ProcessReader(const std::string& root, pid_t pid)
       : folder_(root + "/proc/" + std::to_string(pid)), cgroups_(root + "/sys/fs/cgroup") {}
 
-  // Chooses threads and files, which Read() needs. `counts_verbs`: also counts open devices for
+  // Chooses threads and files to be read. `counts_verbs`: also counts open devices for
   // verbs. NCCL opens them when it begins, and keeps them.
   void Survey(bool counts_verbs, int64_t monotonic_ns);
   // When it was surveyed; nothing before the first survey.
   const std::optional<int64_t>& surveyed_ns() const { return surveyed_ns_; }
-  // Adds what has happened since the call before.
-  void Read();
+  // Add what has happened since the call before. Files cost ten times as much as threads.
+  void ReadThreads();
+  void ReadFiles();
 
   const HostSignals& signals() const { return signals_; }
 
@@ -65,7 +63,6 @@ class ProcessReader {
   static std::optional<Times> TimesIn(const std::string& schedstat);
   void ChooseThreads();
   void FindCgroup();
-  void ReadThreads();
   std::optional<uint64_t> CountVerbs() const;
 
   const std::string folder_;  // /proc/PID
@@ -75,7 +72,6 @@ class ProcessReader {
   CgroupTotal throttled_, stalled_;
   bool has_no_quota_ = false;
   std::optional<int64_t> surveyed_ns_;
-  uint64_t reads_ = 0;
 };
 
 }  // namespace nccl_exporter::collector

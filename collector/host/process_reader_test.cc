@@ -35,9 +35,9 @@ class ProcessReaderTest : public testing::Test {
     Write("proc/4711/stat", "4711 (a) b) S 1 2 3 4 5 6 7 8 " + std::to_string(faults) + " 10 11\n");
   }
   ProcessReader Reader() const { return {root_.path(), kPid}; }
-  // Until the files that are read seldom have been read.
-  static void ReadFiles(ProcessReader& reader) {
-    for (uint64_t i = 0; i < kReadsPerFile; ++i) reader.Read();
+  static void Look(ProcessReader& reader) {
+    reader.ReadThreads();
+    reader.ReadFiles();
   }
 
   ScratchDirectory root_;
@@ -48,14 +48,14 @@ TEST_F(ProcessReaderTest, CountsTheWaitOfTheThreadThatWaitsLongest) {
   WriteThread(kPid + 1, 2000, 700);
   ProcessReader reader = Reader();
   reader.Survey(false, 0);
-  reader.Read();
+  Look(reader);
   EXPECT_EQ(reader.signals().cpu_wait_ns, 0u) << "what was before counts for nothing";
   WriteThread(kPid, 1100, 530);
   WriteThread(kPid + 1, 2100, 710);
-  reader.Read();
+  Look(reader);
   EXPECT_EQ(reader.signals().cpu_wait_ns, 30u);
   WriteThread(kPid + 1, 2200, 800);
-  reader.Read();
+  Look(reader);
   EXPECT_EQ(reader.signals().cpu_wait_ns, 120u);
   EXPECT_EQ(reader.signals().progress_cpu_ns, std::nullopt) << "no thread has the name";
 }
@@ -65,11 +65,11 @@ TEST_F(ProcessReaderTest, FollowsTheThreadsThatRanOrWaitedMost) {
   ProcessReader reader = Reader();
   reader.Survey(false, 0);
   WriteThread(kPid, 1000, 9000);  // idle until now
-  reader.Read();
+  Look(reader);
   EXPECT_EQ(reader.signals().cpu_wait_ns, 0u);
   reader.Survey(false, 0);
   WriteThread(kPid, 1000, 9500);
-  reader.Read();
+  Look(reader);
   EXPECT_EQ(reader.signals().cpu_wait_ns, 500u);
 }
 
@@ -81,7 +81,7 @@ TEST_F(ProcessReaderTest, CountsTheCpuTimeOfProgressThreadsAndKeepsThem) {
   for (int i = 2; i < 10; ++i) WriteThread(kPid + i, 100000, 0);
   reader.Survey(false, 0);
   WriteThread(kPid + 1, 9300, 0, "NCCL Progress 0");
-  reader.Read();
+  Look(reader);
   EXPECT_EQ(reader.signals().progress_cpu_ns, 300u);
 }
 
@@ -89,7 +89,7 @@ TEST_F(ProcessReaderTest, CountsInvoluntarySwitches) {
   const std::string before = "Name:\tx\nvoluntary_ctxt_switches:\t9\n";
   Write("proc/4711/status", before + "nonvoluntary_ctxt_switches:\t10\n");
   ProcessReader reader = Reader();
-  reader.Read();
+  Look(reader);
   EXPECT_EQ(reader.signals().involuntary_switches, 10u);
 }
 
@@ -102,17 +102,17 @@ TEST_F(ProcessReaderTest, CountsMajorFaultsAndTheCgroup) {
   WriteFaults(70);
   ProcessReader reader = Reader();
   reader.Survey(false, 0);
-  reader.Read();
+  Look(reader);
   EXPECT_EQ(reader.signals().major_faults, 70u);
   EXPECT_EQ(reader.signals().throttled_ns, 0u) << "from the first look on";
   EXPECT_EQ(reader.signals().memory_stall_ns, 0u);
   Write("sys/fs/cgroup/job/cpu.stat", "throttled_usec 4001\n");
   Write("sys/fs/cgroup/job/memory.pressure", "some avg10=0.00 total=505\n");
-  ReadFiles(reader);
+  Look(reader);
   EXPECT_EQ(reader.signals().throttled_ns, 1000u);
   EXPECT_EQ(reader.signals().memory_stall_ns, 5000u);
   std::filesystem::remove(root_.File("sys/fs/cgroup/job/memory.pressure"));
-  ReadFiles(reader);
+  Look(reader);
   EXPECT_EQ(reader.signals().memory_stall_ns, std::nullopt);
 }
 
@@ -123,18 +123,18 @@ TEST_F(ProcessReaderTest, AProcessWithoutAQuotaIsNotThrottledUntilItIsMoved) {
   Write("sys/fs/cgroup/job/cpu.stat", "throttled_usec 4000\n");
   ProcessReader reader = Reader();
   reader.Survey(false, 0);
-  reader.Read();
+  Look(reader);
   EXPECT_EQ(reader.signals().throttled_ns, std::nullopt) << "its cgroup is not seen";
   Write("sys/fs/cgroup/free/cgroup.procs", "4711\n");
   reader.Survey(false, 0);
-  ReadFiles(reader);
+  Look(reader);
   EXPECT_EQ(reader.signals().throttled_ns, 0u);
   Write("proc/4711/cgroup", "0::/job\n");
   reader.Survey(false, 0);
-  ReadFiles(reader);
+  Look(reader);
   EXPECT_EQ(reader.signals().throttled_ns, 0u) << "others were throttled there before";
   Write("sys/fs/cgroup/job/cpu.stat", "throttled_usec 4007\n");
-  ReadFiles(reader);
+  Look(reader);
   EXPECT_EQ(reader.signals().throttled_ns, 7000u);
 }
 
@@ -144,10 +144,10 @@ TEST_F(ProcessReaderTest, FindsTheCgroupsOfV2BesideThoseOfV1) {
   Write("sys/fs/cgroup/unified/job/memory.pressure", "some avg10=0.00 total=5\n");
   ProcessReader reader = Reader();
   reader.Survey(false, 0);
-  reader.Read();
+  Look(reader);
   EXPECT_EQ(reader.signals().throttled_ns, 0u);
   Write("sys/fs/cgroup/unified/job/memory.pressure", "some avg10=0.00 total=9\n");
-  ReadFiles(reader);
+  Look(reader);
   EXPECT_EQ(reader.signals().memory_stall_ns, 4000u);
 }
 
@@ -155,11 +155,11 @@ TEST_F(ProcessReaderTest, FindsTheCgroupsOfV2BesideThoseOfV1) {
 TEST_F(ProcessReaderTest, SaysNothingOfWhatItCannotRead) {
   ProcessReader reader = Reader();
   reader.Survey(true, 0);
-  reader.Read();
+  Look(reader);
   EXPECT_EQ(reader.signals(), HostSignals());
   Write("proc/4711/task/4711/schedstat", "0 0 0\n");
   reader.Survey(true, 0);
-  reader.Read();
+  Look(reader);
   EXPECT_EQ(reader.signals(), HostSignals());
 }
 
@@ -167,9 +167,9 @@ TEST_F(ProcessReaderTest, ForgetsThreadsThatEnd) {
   WriteThread(kPid, 1000, 500);
   ProcessReader reader = Reader();
   reader.Survey(false, 0);
-  reader.Read();
+  Look(reader);
   Write("proc/4711/task/4711/schedstat", "");
-  reader.Read();
+  Look(reader);
   EXPECT_EQ(reader.signals().cpu_wait_ns, std::nullopt);
 }
 
@@ -195,7 +195,8 @@ TEST(ProcessReaderOfTheKernel, ReadsTheTestItself) {
   if (::access("/proc/self/schedstat", R_OK) != 0) GTEST_SKIP() << "this kernel has no schedstat";
   ProcessReader reader("", ::getpid());
   reader.Survey(true, 0);
-  reader.Read();
+  reader.ReadThreads();
+  reader.ReadFiles();
   EXPECT_TRUE(reader.signals().cpu_wait_ns);
   EXPECT_TRUE(reader.signals().involuntary_switches);
   EXPECT_TRUE(reader.signals().major_faults);
