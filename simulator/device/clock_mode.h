@@ -3,6 +3,8 @@
 // it.
 #pragma once
 
+#include <time.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -41,6 +43,19 @@ class ClockMode {
       const auto now = std::chrono::steady_clock::now();
       if (now >= moment) return;
       std::this_thread::sleep_until(std::min(moment, now + kSliceToNoticeAStop));
+    }
+  }
+
+  // Takes so much CPU time, which lasts longer where others take the CPU. Nothing if the job is
+  // played as fast as it goes.
+  void Compute(std::chrono::duration<double> cpu_time) const {
+    const auto taken = [] {
+      timespec time{};
+      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+      return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+    };
+    const auto before = taken();
+    while (is_real_time_ && !StopAsked() && taken() - before < cpu_time) {
     }
   }
 

@@ -53,6 +53,7 @@ void CallingThread::StartStep(const ThreadStep& step) {
   GoOnTo(step.started_ns);
   ++steps_;
   if (clock_mode_.IsBehind(step.started_ns)) ++late_steps_;
+  clock_mode_.Compute(std::chrono::duration<double, std::milli>(options_.host_work_ms));
   if (ranks_.front().communicators.IsRecreatedAt(step.step)) {
     Drain();
     graphs_.clear();

@@ -121,6 +121,10 @@ void AddWorkload(CLI::App& app, ParsedOptions& parsed) {
                  "share of a step's period in which the GPUs compute")
       ->check(CLI::Range(0.0, 1.0))
       ->group(kGroup);
+  app.add_option("--host-work", play.host_work_ms,
+                 "CPU time in ms that a thread takes before its calls of a step; with --pace real")
+      ->check(CLI::Range(0.0, 1000.0))
+      ->group(kGroup);
   app.add_option("--incident", parsed.options.incident_texts, IncidentHelp())->group(kGroup);
   app.add_option("--recreate-every", play.recreate_every,
                  "destroy all communicators and create them again after every so many steps")

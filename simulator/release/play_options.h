@@ -35,6 +35,7 @@ struct PlayOptions {
   bool names_communicators = true;  // ncclConfig_t.commName is set
   int64_t recreate_every = 0;       // steps, after which all communicators are made again; 0: never
   int64_t gpu_clock_granularity_ns = 32;
+  double host_work_ms = 0;  // CPU time of a thread before its calls of a step, in real time
   Faults faults;
   bool lists_operations = false;  // the ground truth has every operation with its true duration
 };
