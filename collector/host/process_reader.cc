@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <set>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -47,8 +46,8 @@ void ProcessReader::FindCgroup() {
   const auto of_v2 = CgroupOf(membership, ""), of_v1 = CgroupOf(membership, "cpu");
   std::string throttling = of_v2 ? ThrottlingFile(cgroups_, *of_v2) : "";
   if (throttling.empty() && of_v1) throttling = ThrottlingFile(cgroups_ + "/cpu", *of_v1);
-  const std::string of_cpu = of_v1 ? "/cpu" + *of_v1 : of_v2.value_or("/..");
-  has_no_quota_ = throttling.empty() && IsThere(cgroups_ + of_cpu + "/cgroup.procs");
+  const auto of_cpu = of_v1 ? std::optional("/cpu" + *of_v1) : of_v2;
+  has_no_quota_ = throttling.empty() && of_cpu && IsThere(cgroups_ + *of_cpu + "/cgroup.procs");
   throttled_.Follow(std::move(throttling));
   // Beside v1, as systemd mounts both.
   const std::string unified = cgroups_ + "/unified";
@@ -69,11 +68,10 @@ std::optional<uint64_t> ProcessReader::CgroupTotal::Grown(std::optional<uint64_t
   return sum;
 }
 
-// Progress threads that are followed stay, then come those that have run or waited most since the
-// survey before.
+// Those that have run or waited most since the survey before, and known progress threads.
 void ProcessReader::ChooseThreads() {
   std::map<pid_t, Thread> before = std::exchange(threads_, {});
-  std::vector<std::tuple<bool, uint64_t, pid_t>> order;
+  std::vector<std::pair<uint64_t, pid_t>> order;
   for (const std::string& name : NamesIn(folder_ + "/task")) {
     const pid_t id = std::atoi(name.c_str());
     const auto times = TimesIn(ReadProcFile(folder_ + "/task/" + name + "/schedstat"));
@@ -81,16 +79,20 @@ void ProcessReader::ChooseThreads() {
     Thread& thread = threads_[id] = std::move(before[id]);
     const uint64_t all = times->running_ns + times->waiting_ns,
                    earlier = thread.surveyed.running_ns + thread.surveyed.waiting_ns;
-    order.emplace_back(thread.makes_progress, all - std::min(earlier, all), id);
+    order.emplace_back(all - std::min(earlier, all), id);
     thread.surveyed = *times;
   }
   std::ranges::sort(order, std::ranges::greater());
+  size_t progress_threads = 0;
   for (size_t i = 0; i < order.size(); ++i) {
-    Thread& thread = threads_[std::get<pid_t>(order[i])];
-    if (i >= kFollowedThreads) {
+    Thread& thread = threads_[order[i].second];
+    thread.is_busy = i < kFollowedThreads;
+    const bool is_followed =
+        thread.is_busy || (thread.makes_progress && progress_threads++ < kFollowedProgressThreads);
+    if (!is_followed) {
       thread.schedstat = {};
     } else if (!thread.schedstat.is_open()) {
-      const std::string folder = folder_ + "/task/" + std::to_string(std::get<pid_t>(order[i]));
+      const std::string folder = folder_ + "/task/" + std::to_string(order[i].second);
       thread.schedstat =
           FileDescriptor(::open((folder + "/schedstat").c_str(), O_RDONLY | O_CLOEXEC));
       // With NCCL_SET_THREAD_NAME=1: ncclSetThreadName() of NCCL's debug.cc.
@@ -137,7 +139,8 @@ void ProcessReader::ReadThreads() {
       thread = {};
       continue;
     }
-    longest_ns = std::max(longest_ns.value_or(0), times->waiting_ns - thread.read.waiting_ns);
+    if (thread.is_busy)
+      longest_ns = std::max(longest_ns.value_or(0), times->waiting_ns - thread.read.waiting_ns);
     if (thread.makes_progress)
       signals_.progress_cpu_ns =
           signals_.progress_cpu_ns.value_or(0) + times->running_ns - thread.read.running_ns;

@@ -20,8 +20,9 @@
 namespace nccl_exporter::collector {
 
 // Followed threads of a process. Those of PyTorch that delay a step are the main thread, the
-// thread of autograd and NCCL's progress thread.
-inline constexpr size_t kFollowedThreads = 4;
+// thread of autograd and NCCL's progress thread. Progress threads that were once among them are
+// followed beside them, of one communicator each.
+inline constexpr size_t kFollowedThreads = 4, kFollowedProgressThreads = 8;
 
 class ProcessReader {
  public:
@@ -48,7 +49,8 @@ class ProcessReader {
   struct Thread {
     Times surveyed = {}, read = {};  // at the latest survey and look
     FileDescriptor schedstat = {};   // open while it is followed
-    bool makes_progress = false;     // is followed, and one of NCCL's progress threads
+    bool makes_progress = false;     // was followed once, and is one of NCCL's progress threads
+    bool is_busy = false;            // one of kFollowedThreads
   };
   // A total of its cgroup, from the first look on: a process may be moved to another cgroup.
   struct CgroupTotal {

@@ -85,6 +85,20 @@ TEST_F(ProcessReaderTest, CountsTheCpuTimeOfProgressThreadsAndKeepsThem) {
   EXPECT_EQ(reader.signals().progress_cpu_ns, 300u);
 }
 
+// Regression: progress threads took all places, and the wait of the main thread was not seen.
+TEST_F(ProcessReaderTest, FollowsBusyThreadsBesideProgressThreads) {
+  for (int i = 1; i <= 4; ++i) WriteThread(kPid + i, 9000, 0, "NCCL Progress");
+  ProcessReader reader = Reader();
+  reader.Survey(false, 0);
+  WriteThread(kPid, 90000, 0);
+  reader.Survey(false, 0);
+  WriteThread(kPid, 90000, 500);
+  for (int i = 1; i <= 4; ++i) WriteThread(kPid + i, 9100, 0, "NCCL Progress");
+  Look(reader);
+  EXPECT_EQ(reader.signals().cpu_wait_ns, 500u);
+  EXPECT_EQ(reader.signals().progress_cpu_ns, 400u);
+}
+
 TEST_F(ProcessReaderTest, CountsInvoluntarySwitches) {
   const std::string before = "Name:\tx\nvoluntary_ctxt_switches:\t9\n";
   Write("proc/4711/status", before + "nonvoluntary_ctxt_switches:\t10\n");
