@@ -224,6 +224,7 @@ void LateRanks::Confirm(const collector::NodeSnapshot& node) {
       // for as long as the alert keeps firing.
       rank.shown_until_ns = now_ns_ + times_.shown_for().count();
       rank.shown = rank.taken;
+      rank.shown.found_realtime_ns = node.taken_realtime_ns;
       rank.shown.late_judgements = std::popcount((process.straggler | rank.last_arriver) & latest);
       rank.shown.lost = lost;
       const auto process_here =

@@ -26,6 +26,7 @@ namespace nccl_exporter::exporter {
 // A rank that was found late, with the measures of the latest judgement that found it late.
 struct LateRank : LateCandidate {
   int64_t since_realtime_ns = 0;  // its first judgement of the run
+  int64_t found_realtime_ns = 0;  // the latest judgement that found it
   int late_judgements = 0;        // of those of Thresholds::late_for()
   LostGpus lost = {};             // of the whole job on this node, by all waits
   std::string unusual = {};       // on its host, at the same time: HostRates::Unusual()

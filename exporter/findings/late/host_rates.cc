@@ -41,7 +41,9 @@ void HostRates::Record(const collector::NodeSnapshot& node, int64_t monotonic_ns
   for (const collector::ProcessSnapshot& process : node.processes) {
     if (process.host) signals.emplace(process.file, *process.host);
   }
-  while (monotonic_ns - looks_.front().first > times_.window.count()) looks_.pop_front();
+  // Looks are a little early or late. One that went would take a third of some signals with it.
+  const int64_t oldest_ns = monotonic_ns - (times_.window + times_.interval / 6).count();
+  while (looks_.front().first < oldest_ns) looks_.pop_front();
 }
 
 // Since the first look of the window that has the signal: processes are surveyed one by one. A
@@ -65,20 +67,23 @@ std::string HostRates::Unusual(const collector::NodeSnapshot& node,
                                const collector::ProcessSnapshot& process) const {
   if (!process.host && process.seen_pid == 0)
     return "not known: the daemon does not see the process in /proc";
+  if (!process.host)
+    return fmt::format("not known: of a user's processes {} are looked at, and {} of a node",
+                       collector::kMostHostProcessesPerUser, collector::kMostHostProcesses);
   std::vector<std::string> unusual;
   std::vector<const char*> compared;
   for (const Signal& signal : kSignals) {
     // Shares of the time in percent, or events per second.
     const double unit = signal.is_time ? 100 : 1e9;
     const auto own = RateOf(process.file, signal.count);
-    std::vector<double> all;
+    std::vector<double> peers;
     for (const collector::ProcessSnapshot& other : node.processes) {
-      const auto rate = RateOf(other.file, signal.count);
-      if (rate && JobKeyOf(other) == JobKeyOf(process)) all.push_back(unit * *rate);
+      if (&other == &process || !other.is_alive || JobKeyOf(other) != JobKeyOf(process)) continue;
+      if (const auto rate = RateOf(other.file, signal.count)) peers.push_back(unit * *rate);
     }
-    if (!own || all.size() < 2) continue;
+    if (!own || peers.empty()) continue;
     compared.push_back(signal.name);
-    const double median = Quantile(0.5, all);
+    const double median = Quantile(0.5, peers);
     const double least = signal.is_time ? 100 * times_.suspect_share : times_.suspect_faults;
     if (unit * *own > median + least && median < times_.suspect_median * unit * *own)
       unusual.push_back(fmt::format(fmt::runtime(signal.words), unit * *own, median));

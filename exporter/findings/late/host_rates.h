@@ -24,9 +24,9 @@ class HostRates {
   void Record(const collector::NodeSnapshot& node, int64_t monotonic_ns);
 
   // "waits for a CPU 31.0 % of the time, its peers 0.4 %", or that nothing is unusual and what was
-  // compared, or that the process cannot be seen. Empty where nothing could be compared: no other
-  // process of its job has signals, or it is seen for less than half a window. `process` is one of
-  // `node`.
+  // compared, or that the process cannot be seen. Peers are the other living processes of its job.
+  // Empty where nothing could be compared: no peer has signals, or it is seen for less than half a
+  // window. `process` is one of `node`.
   std::string Unusual(const collector::NodeSnapshot& node,
                       const collector::ProcessSnapshot& process) const;
 

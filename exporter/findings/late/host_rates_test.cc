@@ -122,6 +122,24 @@ TEST_F(HostRatesTest, WhatIsSeenForLessThanHalfAWindowIsNotCompared) {
       Contains(Pair(kMeanwhile, "nothing unusual, compared with its peers: CPU, page faults")));
 }
 
+// Regression: a step that went from the window left three reads of a cgroup for 40 s, 112.5 %.
+TEST(HostRatesOfAWindowTest, AreThoseOfNineStepsThoughOneWasLate) {
+  HostRates rates{Thresholds()};
+  collector::NodeSnapshot node;
+  for (uint64_t i = 0; i < 2; ++i) {
+    collector::ProcessSnapshot& process = node.processes.emplace_back();
+    process.file.inode = i;
+    process.is_alive = true;
+    process.host.emplace().memory_stall_ns = 0;
+  }
+  for (int look = 0; look <= 12; ++look) {
+    if (look % 3 == 0) node.processes[0].host->memory_stall_ns = look * 5000 * kMs;
+    rates.Record(node, look * 5000 * static_cast<int64_t>(kMs) + (look == 12 ? 2000000 : 0));
+  }
+  EXPECT_EQ(rates.Unusual(node, node.processes[0]),
+            "is in a cgroup that waits for memory 100.0 % of the time, its peers 0.0 %");
+}
+
 // As with hidepid, or in another PID namespace.
 TEST_F(HostRatesTest, SayThatTheDaemonDoesNotSeeTheProcess) {
   for (collector::ProcessSnapshot& process : job_.node().processes) process.host.reset();
@@ -129,6 +147,33 @@ TEST_F(HostRatesTest, SayThatTheDaemonDoesNotSeeTheProcess) {
   EXPECT_THAT(
       finding.evidence,
       Contains(Pair(kMeanwhile, "not known: the daemon does not see the process in /proc")));
+}
+
+TEST_F(HostRatesTest, SayThatTheProcessIsNotLookedAt) {
+  for (collector::ProcessSnapshot& process : job_.node().processes) {
+    process.host.reset();
+    process.seen_pid = 77;
+  }
+  const Finding finding = FindingWith([](size_t, collector::HostSignals&) {});
+  EXPECT_THAT(
+      finding.evidence,
+      Contains(
+          Pair(kMeanwhile, "not known: of a user's processes 16 are looked at, and 32 of a node")));
+}
+
+// Regression: the rank itself was among its peers, and so were those that had ended.
+TEST_F(HostRatesTest, PeersAreOthersThatLive) {
+  for (size_t i = 0; i < kProcesses; ++i) {
+    if (i != kLate && i != 0) job_.node().processes[i].host.reset();
+  }
+  job_.node().processes[1].host = {{.cpu_wait_ns = 0}};
+  const Finding finding = FindingWith([&](size_t process, collector::HostSignals& host) {
+    if (process == 1) job_.node().processes[1].is_alive = false;
+    if (host.cpu_wait_ns)
+      *host.cpu_wait_ns += (process == kLate ? 1550 : process == 0 ? 800 : 0) * kMs;
+  });
+  EXPECT_THAT(finding.evidence,
+              Contains(Pair(kMeanwhile, "waits for a CPU 31.0 % of the time, its peers 16.0 %")));
 }
 
 TEST_F(HostRatesTest, SayNothingWhereNoPeerIsSeen) {

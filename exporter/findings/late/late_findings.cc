@@ -51,7 +51,8 @@ std::string EffectText(const FoundLateRank& found) {
                      LastShare(measures.arrivals), NameOf(found));
 }
 
-void AddEvidence(const FoundLateRank& found, const Thresholds& times, Finding& finding) {
+void AddEvidence(const FoundLateRank& found, const Thresholds& times, int64_t now_realtime_ns,
+                 Finding& finding) {
   const LateMeasures& measures = found.late->measures;
   auto& evidence = finding.evidence;
   if (const collector::ArrivalCounts& arrivals = measures.arrivals; arrivals.compared != 0) {
@@ -74,10 +75,14 @@ void AddEvidence(const FoundLateRank& found, const Thresholds& times, Finding& f
   evidence.emplace_back("found late",
                         fmt::format("in {} of the last {} judgements", found.late->late_judgements,
                                     times.late_for() / times.interval + 1));
+  // It stays for a while, with the numbers of that moment.
+  if (now_realtime_ns - found.late->found_realtime_ns > times.interval.count())
+    evidence.emplace_back("last found late", ClockText(found.late->found_realtime_ns));
 }
 
 // `all` are of one GPU of a process. The first one is the subject of the headline.
-Finding FindingOf(const std::vector<FoundLateRank>& all, const Thresholds& times) {
+Finding FindingOf(const std::vector<FoundLateRank>& all, const Thresholds& times,
+                  int64_t now_realtime_ns) {
   const FoundLateRank& worst = all.front();
   const LateRank& late = *worst.late;
   Finding finding = FindingAbout(FindingKind::kLateRank, Severity::kWarning,
@@ -103,7 +108,7 @@ Finding FindingOf(const std::vector<FoundLateRank>& all, const Thresholds& times
   finding.cost = CostText(late.lost);
   if (!finding.cost.empty())
     finding.numbers = {{"lost_gpus", late.lost.lost}, {"gpus", late.lost.gpus}};
-  AddEvidence(worst, times, finding);
+  AddEvidence(worst, times, now_realtime_ns, finding);
   std::string others;
   for (const FoundLateRank& other : all) {
     if (other.communicator == worst.communicator) continue;
@@ -152,7 +157,7 @@ std::vector<Finding> LateFindings(const collector::NodeSnapshot& node,
     std::ranges::stable_sort(found, std::ranges::greater(), [](const FoundLateRank& one) {
       return std::pair(one.late->measures.is_straggler, one.late->measures.cost);
     });
-    findings.push_back(FindingOf(found, times));
+    findings.push_back(FindingOf(found, times, node.taken_realtime_ns));
   }
   return findings;
 }

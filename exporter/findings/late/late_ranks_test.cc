@@ -60,6 +60,20 @@ TEST(LateRanksTest, NamesTheRankThatTheOthersWaitFor) {
   EXPECT_LE(finding.since_realtime_ns, begin_ns + 45 * LateJob::kSecondNs);
 }
 
+// Regression: minutes after it had ended, a lateness was shown as if it went on.
+TEST(LateRanksTest, ALatenessThatHasEndedSaysWhenItWasFoundLast) {
+  const auto last_found = Contains(testing::Key("last found late"));
+  LateJob job(8);
+  job.Make(kTp, "tp", FirstProcesses(8));
+  job.Run(420, [&] { StepOfTp(job, 8, kNobody); });
+  job.Run(180, [&] { StepOfTp(job, 8, 5); });
+  ASSERT_THAT(job.Named(), ElementsAre(5));
+  EXPECT_THAT(job.Findings().front().evidence, testing::Not(last_found));
+  job.Run(120, [&] { StepOfTp(job, 8, kNobody); });
+  ASSERT_THAT(job.Named(), ElementsAre(5));
+  EXPECT_THAT(job.Findings().front().evidence, last_found);
+}
+
 TEST(LateRanksTest, NamesTheSoonerTheMoreARankCosts) {
   for (const auto& [deficit, seconds] :
        {std::pair(0.15, 90), {0.091, 90}, {0.05, 105}, {0.034, 120}}) {
