@@ -2,10 +2,13 @@
 #include "exporter/findings/losses/lost_operations.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "exporter/findings/words.h"
 #include "proto/loss.h"
@@ -27,6 +30,9 @@ std::string_view Advice(Loss loss) {
   }
 }
 
+// Counted once for a communicator, and not for each of its operations.
+constexpr Loss kOfCommunicators[] = {Loss::kNoFreeCommunicatorSlot, Loss::kReservationFailed};
+
 }  // namespace
 
 void LostOperations::Record(const collector::NodeSnapshot& node, const NodeHistory& history) {
@@ -36,6 +42,11 @@ void LostOperations::Record(const collector::NodeSnapshot& node, const NodeHisto
     JobLosses& job = jobs[JobKeyOf(process)];
     if (job.job.empty()) job.job = JobText(process);
     of_process[process.file] = &job;
+    for (const Loss cause : kOfCommunicators) {
+      const uint64_t events = process.is_alive ? process.losses[static_cast<size_t>(cause)] : 0;
+      job.communicators += events;
+      job.by_cause[static_cast<size_t>(cause)] += events;
+    }
   }
   const double wanted = Seconds(times_.losses_window);
   double seconds = 0;
@@ -43,19 +54,25 @@ void LostOperations::Record(const collector::NodeSnapshot& node, const NodeHisto
     seconds += history.Seconds(step);
     for (const LossDelta& loss : history.Losses(step)) {
       const auto job = of_process.find(loss.process);
-      if (!IsUnfollowed(loss.cause) || job == of_process.end()) continue;
+      if (!IsUnfollowed(loss.cause) || std::ranges::count(kOfCommunicators, loss.cause) != 0 ||
+          job == of_process.end())
+        continue;
       job->second->by_cause[static_cast<size_t>(loss.cause)] += loss.events;
       job->second->lost += loss.events;
       job->second->since_realtime_ns = history.EndRealtimeNs(step);  // steps go back in time
     }
   }
-  std::erase_if(jobs, [](const auto& entry) { return entry.second.lost == 0; });
+  std::erase_if(
+      jobs, [](const auto& entry) { return entry.second.lost + entry.second.communicators == 0; });
   std::map<JobKey, uint64_t> operations;
   if (!jobs.empty()) operations = history.RecentOperations(wanted);
   for (auto& [key, job] : jobs) {
     job.operations = operations[key];
-    job.is_found = seconds >= wanted && static_cast<double>(job.lost) >
-                                            times_.lost_share * static_cast<double>(job.operations);
+    const bool are_many =
+        seconds >= wanted &&
+        static_cast<double>(job.lost) > times_.lost_share * static_cast<double>(job.operations);
+    job.is_found = are_many || job.communicators != 0;
+    if (job.since_realtime_ns == 0) job.since_realtime_ns = node.taken_realtime_ns;
     // The begin of a run stays when the window has left it.
     const auto before = jobs_.find(key);
     if (before != jobs_.end() && before->second.is_found)
@@ -86,10 +103,17 @@ Finding LostOperations::FindingOf(const JobKey& key, const JobLosses& losses) {
   finding.job_name = key.job;
   finding.name_space = key.name_space;
   finding.since_realtime_ns = losses.since_realtime_ns;
-  finding.headline =
-      fmt::format("{} loses track of operations since {}: {}{} are counted, but not followed.",
-                  Capital(losses.job), ClockText(losses.since_realtime_ns), losses.lost,
-                  losses.operations == 0 ? "" : " of " + CountText(losses.operations, "operation"));
+  std::vector<std::string> what;
+  if (losses.lost != 0)
+    what.push_back(fmt::format(
+        "{}{}", losses.lost,
+        losses.operations == 0 ? "" : " of " + CountText(losses.operations, "operation")));
+  if (losses.communicators != 0)
+    what.push_back("those of " + CountText(losses.communicators, "communicator") +
+                   " without a slot");
+  finding.headline = fmt::format(
+      "{} loses track of operations since {}: {} are counted, but not followed.",
+      Capital(losses.job), ClockText(losses.since_realtime_ns), fmt::join(what, " and "));
   finding.cost = "durations, late ranks and what is in flight are incomplete";
   for (const auto& [events, cause] : causes) {
     finding.evidence.emplace_back(TraitsOf(cause).reason,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations that are counted and not followed, by job: the condition of NCCLExporterEventsDropped
-// (docs/alerts.md) over Thresholds::losses_window.
+// (docs/alerts.md) over Thresholds::losses_window. Also those of communicators without a slot,
+// which are lost for the life of their process.
 #pragma once
 
 #include <array>
@@ -36,9 +37,10 @@ class LostOperations {
     std::string job;
     uint64_t operations = 0;  // started, of the ranks that the history has
     uint64_t lost = 0;
+    uint64_t communicators = 0;  // without a slot, of living processes, in their lives
     std::array<uint64_t, kLossCount> by_cause{};
     int64_t since_realtime_ns = 0;  // first loss of the run that goes on
-    bool is_found = false;          // more than Thresholds::lost_share are lost
+    bool is_found = false;          // more than Thresholds::lost_share are lost, or communicators
   };
 
   static Finding FindingOf(const JobKey& key, const JobLosses& losses);

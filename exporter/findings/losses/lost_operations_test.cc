@@ -78,6 +78,26 @@ TEST_F(LostOperationsTest, AreNoFindingAfterTheLossesEnded) {
   EXPECT_THAT(Findings(), IsEmpty());
 }
 
+// Regression: communicators were counted as operations, and most often were too few to be found.
+TEST_F(LostOperationsTest, AreThoseOfCommunicatorsWithoutASlot) {
+  Run(60, Loss::kInFlightFull, 0);
+  Run(5, Loss::kNoFreeCommunicatorSlot, 44);
+  const int64_t first_ns = node_.taken_realtime_ns;
+  Run(600, Loss::kNoFreeCommunicatorSlot, 0);
+  ASSERT_THAT(Findings(), SizeIs(1));
+  const Finding finding = Findings().front();
+  EXPECT_EQ(finding.since_realtime_ns, first_ns);
+  EXPECT_THAT(finding.headline,
+              testing::EndsWith(": those of 44 communicators without a slot are counted, but not "
+                                "followed."));
+  EXPECT_THAT(finding.evidence, testing::Contains(testing::Pair(
+                                    "no_free_slot", testing::HasSubstr("44: no free slot"))));
+  EXPECT_EQ(finding.next, "Raise NCCL_EXPORTER_COMMUNICATORS for the job.");
+  node_.processes.front().is_alive = false;
+  Run(5, Loss::kInFlightFull, 0);
+  EXPECT_THAT(Findings(), IsEmpty());
+}
+
 // Regression: the moment moved on with the window of the history.
 TEST_F(LostOperationsTest, SinceIsTheFirstLossOfThoseThatGoOn) {
   Run(60, Loss::kInFlightFull, 0);
