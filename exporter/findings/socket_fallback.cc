@@ -27,10 +27,11 @@ std::vector<Finding> SocketFallbacks(const std::vector<CommunicatorOnNode>& comm
   }
   std::vector<Finding> findings;
   for (auto& [key, finding] : jobs) {
+    const size_t count = processes[key].size();
     finding.headline = fmt::format(
-        "{} sends to other nodes over sockets: no adapter for verbs is used by {} on this node, "
-        "which has one.",
-        Capital(finding.job), CountText(processes[key].size(), "rank"));
+        "{} sends to other nodes over sockets: no adapter for verbs is used by {} process{} on "
+        "this node, which has one.",
+        Capital(finding.job), count, count == 1 ? "" : "es");
     finding.cost = "sockets are 5 to 20 times slower than InfiniBand or RoCE";
     finding.next =
         "Search the job's log for NET/IB and NET/Socket (NCCL_DEBUG=INFO). Give the container "

@@ -38,7 +38,7 @@ TEST_F(SocketFallbackTest, IsOneFindingOfTheJob) {
   EXPECT_EQ(findings[0].severity, Severity::kWarning);
   EXPECT_EQ(
       findings[0].headline,
-      "Job 4712 sends to other nodes over sockets: no adapter for verbs is used by 2 ranks on "
+      "Job 4712 sends to other nodes over sockets: no adapter for verbs is used by 2 processes on "
       "this node, which has one.");
   EXPECT_EQ(findings[0].since_realtime_ns, kNow - 120 * kSecond);
   EXPECT_EQ(findings[0].runbook, "NCCLSocketFallback");

@@ -143,8 +143,9 @@ void OfNode::AddTime(Report& report) const {
     report.from = report.from == 0 ? from : std::min(report.from, from);
     report.to = std::max(report.to, to);
     std::set<GpuOfProcess> gpus;
-    for (const CommunicatorSnapshot& communicator : process.communicators)
-      gpus.insert(RankOnNode{&process, &communicator}.gpu());
+    for (const CommunicatorSnapshot& communicator : process.communicators) {
+      if (!communicator.is_overflow) gpus.insert(RankOnNode{&process, &communicator}.gpu());
+    }
     report.gpu_seconds += (to - from) * static_cast<double>(std::max<size_t>(gpus.size(), 1));
   }
 }

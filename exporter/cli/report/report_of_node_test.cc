@@ -66,6 +66,13 @@ TEST_F(ReportOfNodeTest, RanksWaitForTheOneWithTheLeastTime) {
   EXPECT_EQ(report.traffic[0].least_seconds, 100);
 }
 
+// Regression: the slot that communicators without one share was a GPU of its own.
+TEST_F(ReportOfNodeTest, CommunicatorsWithoutASlotHaveNoGpuOfTheirOwn) {
+  for (collector::ProcessSnapshot& process : node_.node.processes)
+    process.communicators.emplace_back().is_overflow = true;
+  EXPECT_EQ(Of().gpu_seconds, 4 * kLifeSeconds);
+}
+
 // Waits that the median rank does not share, and stages of a pipeline.
 TEST_F(ReportOfNodeTest, JitterAndPipelinesAreNoWaits) {
   Count(3, 397);

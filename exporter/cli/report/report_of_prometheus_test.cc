@@ -135,6 +135,15 @@ TEST_F(ReportOfPrometheusTest, AlertsHaveTheTimesInWhichTheyFiredAndNamesOfRanks
   EXPECT_THAT(text, testing::Not(HasSubstr("No alert fired")));
 }
 
+TEST_F(ReportOfPrometheusTest, AlertsThatAreInformationAreNoneAndAreSaid) {
+  EXPECT_THAT(Ask().Text(0), HasSubstr("No alert fired, and no finding has lasted."));
+  AddPoints(kAlerts, RankOf(5, {{"alertname", "NCCLJobNotJudged"}, {"severity", "info"}}), kBegin,
+            kNow, 1);
+  const std::string text = Ask().Text(0);
+  EXPECT_THAT(text, HasSubstr("What is found is information, and no alert."));
+  EXPECT_THAT(text, testing::Not(HasSubstr("No alert fired")));
+}
+
 TEST_F(ReportOfPrometheusTest, TrafficIsCountedInTheTimeByCommunicatorAndFunction) {
   const auto count = [&](const char* name, double value) {
     Add(kTraffic,

@@ -225,7 +225,8 @@ std::vector<std::string> SummaryOf(const Report& report) {
   if (std::ranges::all_of(report.events, [](const ReportEvent& event) {
         return event.severity == "info" && !BeginOf(event).starts_with("a hang");
       }))
-    sentences.emplace_back("No alert fired, and no finding has lasted.");
+    sentences.emplace_back(report.events.empty() ? "No alert fired, and no finding has lasted."
+                                                 : "What is found is information, and no alert.");
   return sentences;
 }
 
