@@ -43,6 +43,22 @@ def another_rank_than_the_late_one_is_not_suspected():
     return job, {16: straggler()}
 
 
+def ranks_that_have_ended_are_no_peers():
+    """As after a restart of a job with a retention of hours: all that live are throttled alike."""
+    job = with_fault('cpu_throttled')
+    job.faulty = lambda rank, t: t > SINCE
+    add_living = job.add_targets
+
+    def add_targets(table, index, t):
+        add_living(table, index, t)
+        for rank in job.ranks:
+            labels = job.identity(rank) | {'pid': str(2000 + rank)}
+            for name, value in (('throttled_seconds_total', 7), ('halted', 1), ('alive', 0)):
+                job.put(table, index, f'nccl_process_{name}', labels, value)
+    job.add_targets = add_targets
+    return job, {16: straggler()}
+
+
 def exporters_that_are_absent_say_nothing():
     job = with_fault('cpu_wait', 'gpu_clock', 'adapter_errors', exporters=())
     return job, {16: straggler() + [suspect('cpu_wait')]}

@@ -73,7 +73,7 @@ def a_rank_that_never_enters_in_pods():
     return cluster, 15, {
         'NCCLCollectiveHang': (job | WARNING, {
             'summary': f'Job llama (namespace training) on cluster c1 hangs in NCCL since {since(10)}: 7 GPUs wait',
-            'description': '7 operations of the job have been in flight for more than 2m without any progress on their communicators. The job may go'
+            'description': '7 ranks, counted in each communicator, have waited in an operation for more than 2m without any progress on it. The job may go'
                            ' on by itself: it is critical after 10m. NCCLHangCulprit names the rank that they wait for. NCCLHangMismatchedCall names a rank in'
                            ' another call. NCCLHangNobodyBehind means that all ranks are inside.'}),
         'NCCLHangCulprit': (POD | job | CULPRIT_6 | WARNING, {
@@ -88,7 +88,7 @@ def a_rank_that_never_enters_for_ten_minutes():
     return cluster, 25, {
         'NCCLCollectiveHang': (JOB, {
             'summary': f'Job 42 hangs in NCCL since {since(10)}: 7 GPUs wait',
-            'description': '7 operations of the job have been in flight for more than 2m without any progress on their communicators. The job does not go on'
+            'description': '7 ranks, counted in each communicator, have waited in an operation for more than 2m without any progress on it. The job does not go on'
                            ' by itself, or the hang is longer than 10m. NCCLHangCulprit names the rank that they wait for. NCCLHangMismatchedCall names a rank'
                            ' in another call. NCCLHangNobodyBehind means that all ranks are inside.'})}
 
@@ -247,6 +247,7 @@ def losses():
 
 def a_job_without_gpu_times():
     cluster = data_parallel(10)
+    cluster.add('tp', [0, 1])  # a rank counts once, however many communicators it is in
     cluster.source = lambda rank: 'none' if rank else 'proxy'
     of_all = cluster.info_labels
     cluster.info_labels = lambda communicator, rank: of_all(communicator, rank) | {'timing_reason': 'cpus_low' if rank == 3 else 'allgatherv_enabled'}
@@ -283,7 +284,7 @@ def slow_adapters_of_which_one_is_not_known():
 def a_suspect():
     job = with_fault('cpu_wait')
     labels = {key: RANK_6[key] for key in ('gpu', 'gpu_uuid', 'hostname', 'pid', 'global_rank', 'job', 'instance')}
-    what = 'it waits for a CPU 31% of the time, the median of its job 0.4%'
+    what = 'it waits for a CPU 31% of the time, the median of its peers 0.4%'
     who = 'global rank 6 (GPU 2 on gpu-node-1)'
     return job, 16, {'NCCLStragglerSuspect': (labels | JOB | {'cause': 'cpu_wait'}, {
         'summary': f'Job 42: {who} is late, and at the same time {what}',
