@@ -1,0 +1,107 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""`report costs`, answered by a real Prometheus that has two days of the series that the rules record."""
+import datetime
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import unittest
+import urllib.request
+
+sys.path[:0] = [str(pathlib.Path(path).resolve()) for path in ('deploy/tests', 'tests/system')]
+import report
+from one_daemon import DAEMON, OneDaemon
+
+PROMETHEUS = os.environ.get('NCCL_EXPORTER_PROMETHEUS', '/usr/bin/prometheus')
+PROMTOOL = os.environ.get('NCCL_EXPORTER_PROMTOOL', '/usr/bin/promtool')
+HOUR, STEP = 3600, 60  # the rules record once a minute
+BLUE = {'nccl_job': '4711', 'uid': '1000', 'slurm_job_user': 'alice', 'team': 'blue'}
+RED = {'nccl_job': '4712', 'uid': '1001', 'slurm_job_user': 'bob', 'team': 'red'}
+NAMES = ('slurm_job_user', 'team')
+
+
+def of_job(labels):
+    return {name: value for name, value in labels.items() if name not in NAMES}
+
+
+def alert(name, **labels):
+    return 'ALERTS', of_job(BLUE) | {'alertname': name, 'alertstate': 'firing'} | labels
+
+
+# (family, labels), value, first and last hour. Causes overlap: the first one of the documents counts.
+SERIES = [
+    (('job:nccl_job:info', BLUE), 8, 0, 48), (('job:nccl_job:info', RED), 4, 0, 24),
+    (('job:nccl_waiting_gpu_seconds:rate', of_job(BLUE)), 1, 0, 48), (('job:nccl_waiting_gpu_seconds:rate', of_job(RED)), 0, 0, 24),
+    (('job:nccl_slow_transfer_gpu_seconds:rate', of_job(RED)), 0.5, 0, 24),
+    (alert('NCCLStragglerRank', rank='5'), 1, 0, 12), (alert('NCCLStragglerRank', rank='6'), 1, 11, 13),
+    (alert('NCCLStragglerSuspect', cause='cpu_wait'), 1, 0, 6), (alert('NCCLCollectiveHang'), 1, 12, 14),
+]
+CAUSES_OF_BLUE = {'cpu_wait': 6, 'late rank': 6, 'hang': 2, 'uneven work': 34}  # hours of one GPU
+
+
+@unittest.skipUnless(os.path.exists(PROMETHEUS), 'Prometheus is not installed')
+class ReportCosts(OneDaemon):
+    def setUp(self):
+        super().setUp()
+        self.to = (int(time.time()) // HOUR - 2) * HOUR
+        root = pathlib.Path(self.segments)
+        with open(root / 'series', 'w', encoding='utf-8') as out:
+            for (family, labels), value, first, last in sorted(SERIES, key=lambda series: series[0][0]):
+                text = ','.join(f'{name}="{of_name}"' for name, of_name in labels.items())
+                for at in range(self.to - 48 * HOUR + first * HOUR + STEP, self.to - 48 * HOUR + last * HOUR + 1, STEP):
+                    out.write(f'{family}{{{text}}} {value} {at}\n')
+            out.write('# EOF\n')
+        subprocess.run([PROMTOOL, 'tsdb', 'create-blocks-from', 'openmetrics', root / 'series', root / 'tsdb'], check=True, capture_output=True)
+        (root / 'empty.yml').write_text('{}')
+        self.prometheus = f'http://127.0.0.1:{self.free_port()}'
+        # Blocks that are made so have no ends of series.
+        self.start([PROMETHEUS, f'--config.file={root / "empty.yml"}', f'--storage.tsdb.path={root / "tsdb"}', '--log.level=warn',
+                    f'--web.listen-address={self.prometheus[7:]}', f'--query.lookback-delta={STEP - 1}s', '--storage.tsdb.retention.time=1y'])
+        self.eventually(self.is_ready)
+
+    def is_ready(self):
+        try:
+            return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f'{self.prometheus}/-/ready', timeout=10).status == 200
+        except OSError:
+            return False
+
+    def costs(self, *options, hours=48):
+        def text_of(at):
+            return datetime.datetime.fromtimestamp(at, datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M')
+        return subprocess.run([DAEMON, 'report', 'costs', f'--prometheus={self.prometheus}', f'--from={text_of(self.to - hours * HOUR)}',
+                               f'--to={text_of(self.to)}', *options], check=True, capture_output=True, text=True).stdout
+
+    def rows(self, *options, **time_span):
+        return {row['name']: row for row in json.loads(self.costs('--json', *options, **time_span))}
+
+    def expect(self, row, gpu_hours, causes):
+        self.assertAlmostEqual(row['gpu_seconds'], gpu_hours * HOUR, delta=gpu_hours * HOUR * 0.01)
+        self.assertEqual(set(row['causes']), set(causes))
+        for cause, hours in causes.items():
+            self.assertAlmostEqual(row['causes'][cause], hours * HOUR, delta=hours * HOUR * 0.01, msg=cause)
+        self.assertAlmostEqual(row['lost_seconds'], sum(causes.values()) * HOUR, delta=sum(causes.values()) * HOUR * 0.01)
+
+    def test_each_owner_has_its_own_and_the_fleet_the_sum(self):
+        for by, blue, red in (('team', 'blue', 'red'), ('user', 'alice', 'bob'), ('job', '4711', '4712')):
+            with self.subTest(by=by):
+                rows = self.rows(f'--by={by}')
+                of = {name: next(row for key, row in rows.items() if name in key) for name in (blue, red)}
+                self.assertEqual(len(rows), 3, rows)
+                self.expect(of[blue], 8 * 48, CAUSES_OF_BLUE)
+                self.expect(of[red], 4 * 24, {'slow transfers': 12})
+                self.expect(rows['all'], 8 * 48 + 4 * 24, CAUSES_OF_BLUE | {'slow transfers': 12})
+
+    def test_a_part_of_the_time_has_its_part(self):
+        self.expect(self.rows(hours=12)['all'], 8 * 12, {'uneven work': 12})
+
+    def test_the_table_has_shares(self):
+        lines = {line.split()[0]: line for line in self.costs().splitlines() if line.strip()}
+        self.assertRegex(lines['all'], r'12\.5 %')  # 60 of 480 GPU hours
+        self.assertIn('hang', lines['blue'])
+
+
+if __name__ == '__main__':
+    report.main()
