@@ -81,6 +81,7 @@ TEST_F(InFlightTableTest, TheFindingIsOnTopAndItsCommunicatorFirst) {
                         "3 ranks wait for rank 2 of world (GPU 2, pid 1002, gpu-node-7), which "
                         "has not entered AllReduce #7 of world.\n  cost: "));
   EXPECT_LT(text.find("communicator 0000000000000abc"), text.find("communicator 0000000000000def"));
+  EXPECT_THAT(text, HasSubstr("\n  collect: py-spy dump --pid 1002 "));
   EXPECT_THAT(text, HasSubstr("1002  missing call "));
   EXPECT_THAT(text, HasSubstr("1003  waits "));
 }

@@ -462,6 +462,30 @@ TEST(SnapshotFamiliesTest, RankInfoHasLabelsOfKnownVariablesAndOfNoOthers) {
       testing::EndsWith("timing_reason=default,plugin_version=1.2.3,adapter=mlx5_0,pod_uid=u,"));
 }
 
+// At most eight series of a process: 64 for a node of eight ranks.
+TEST(SnapshotFamiliesTest, ASignalOfTheHostThatCannotBeReadHasNoSeries) {
+  using collector::HostSignals;
+  using Signal = std::optional<uint64_t> HostSignals::*;
+  constexpr std::pair<Metric, Signal> kSignals[] = {
+      {Metric::kProcessCpuWait, &HostSignals::cpu_wait_ns},
+      {Metric::kProcessInvoluntarySwitches, &HostSignals::involuntary_switches},
+      {Metric::kProcessProgressCpu, &HostSignals::progress_cpu_ns},
+      {Metric::kProcessMajorFaults, &HostSignals::major_faults},
+      {Metric::kProcessThrottled, &HostSignals::throttled_ns},
+      {Metric::kProcessMemoryStall, &HostSignals::memory_stall_ns},
+      {Metric::kProcessVerbsDevices, &HostSignals::verbs_devices}};
+  static_assert(std::size(kSignals) <= 8);
+  collector::ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 0)});
+  process.host.emplace();
+  for (const auto& [metric, signal] : kSignals) (*process.host).*signal = 0;
+  const ScrapedNode all(NodeOf({process}));
+  for (const auto& [metric, signal] : kSignals) {
+    EXPECT_EQ(all.Values(metric).size(), 1u) << static_cast<int>(metric);
+    (*process.host).*signal = std::nullopt;
+    EXPECT_THAT(ScrapedNode(NodeOf({process})).Values(metric), testing::IsEmpty());
+  }
+}
+
 // In Kubernetes the host name is the pod's.
 TEST(SnapshotFamiliesTest, RankInfoHasTheNodeThatTheEnvironmentNames) {
   collector::ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 0)});
