@@ -25,8 +25,8 @@ struct Group {
   bool is_revoked = false, is_suspended = false;
 };
 
-// Communicators are split, shrunk, grown, suspended, revoked, aborted and made again. All ranks draw the same
-// steps; those that are no members of a step's communicator skip it.
+// Communicators are split, shrunk, grown, suspended, revoked, aborted and made again. All ranks
+// draw the same steps; those that are no members of a step's communicator skip it.
 class ElasticPlayer : public Player {
  public:
   explicit ElasticPlayer(const Seat& seat)
