@@ -75,6 +75,10 @@ inline bool SpansNodes(const CommunicatorOnNode& communicator) {
   return here.nodes != 0 ? here.nodes > 1 : communicator.ranks.size() < here.ranks;
 }
 
+// Counted once for a communicator without a slot, and not for each of its operations.
+inline constexpr Loss kLossesOfCommunicators[] = {Loss::kNoFreeCommunicatorSlot,
+                                                  Loss::kReservationFailed};
+
 // Jobs and users with a living process whose communicators do not all have room.
 struct RoomShortage {
   std::set<JobKey> jobs;
@@ -83,8 +87,8 @@ struct RoomShortage {
   explicit RoomShortage(const collector::NodeSnapshot& node) {
     for (const collector::ProcessSnapshot& process : node.processes) {
       const auto lost = [&](Loss loss) { return process.losses[static_cast<size_t>(loss)] != 0; };
-      if (process.is_alive && (process.unread_in_use != 0 || lost(Loss::kNoFreeCommunicatorSlot) ||
-                               lost(Loss::kReservationFailed)))
+      if (process.is_alive &&
+          (process.unread_in_use != 0 || std::ranges::any_of(kLossesOfCommunicators, lost)))
         jobs.insert(JobKeyOf(process));
     }
     for (const collector::SegmentTrouble& trouble : node.segment_troubles) {

@@ -30,9 +30,6 @@ std::string_view Advice(Loss loss) {
   }
 }
 
-// Counted once for a communicator, and not for each of its operations.
-constexpr Loss kOfCommunicators[] = {Loss::kNoFreeCommunicatorSlot, Loss::kReservationFailed};
-
 }  // namespace
 
 void LostOperations::Record(const collector::NodeSnapshot& node, const NodeHistory& history) {
@@ -42,7 +39,7 @@ void LostOperations::Record(const collector::NodeSnapshot& node, const NodeHisto
     JobLosses& job = jobs[JobKeyOf(process)];
     if (job.job.empty()) job.job = JobText(process);
     of_process[process.file] = &job;
-    for (const Loss cause : kOfCommunicators) {
+    for (const Loss cause : kLossesOfCommunicators) {
       const uint64_t events = process.is_alive ? process.losses[static_cast<size_t>(cause)] : 0;
       job.communicators += events;
       job.by_cause[static_cast<size_t>(cause)] += events;
@@ -54,8 +51,8 @@ void LostOperations::Record(const collector::NodeSnapshot& node, const NodeHisto
     seconds += history.Seconds(step);
     for (const LossDelta& loss : history.Losses(step)) {
       const auto job = of_process.find(loss.process);
-      if (!IsUnfollowed(loss.cause) || std::ranges::count(kOfCommunicators, loss.cause) != 0 ||
-          job == of_process.end())
+      if (!IsUnfollowed(loss.cause) ||
+          std::ranges::count(kLossesOfCommunicators, loss.cause) != 0 || job == of_process.end())
         continue;
       job->second->by_cause[static_cast<size_t>(loss.cause)] += loss.events;
       job->second->lost += loss.events;
