@@ -23,7 +23,7 @@ class Refusal(Exception):
 
 def add_flags(parser):
     parser.add_argument('--do', action='store_true', help='act; without it, only print what would be done')
-    parser.add_argument('--jobs', required=True, metavar='PATTERNS', help="jobs to act for, with commas: names, or patterns as 'llama-*'; with a namespace NAMESPACE/NAME")
+    parser.add_argument('--jobs', required=True, metavar='PATTERNS', help="jobs to act for, with commas: as nccl_job has them (in Slurm the number), or patterns as 'llama-*'; with a namespace NAMESPACE/NAME")
     parser.add_argument('--kinds', default='hang_culprit', help='kinds of findings to act on, with commas (default: %(default)s)')
     parser.add_argument('--nodes-a-day', type=int, default=1, metavar='N', help='nodes to act on in 24 hours (default: %(default)s)')
     parser.add_argument('--most-culprits', type=int, default=1, metavar='N', help='do nothing if a finding names more ranks (default: %(default)s)')
@@ -45,15 +45,22 @@ def job_of(finding):
     return '/'.join(part for part in (finding['namespace'], finding['nccl_job']) if part)
 
 
-def node_of(finding, flags):
-    """The node that the finding names. Refuses unless it names one, by so few ranks, for one of the jobs."""
+def no_more_names(_):
+    return ()
+
+
+def node_of(finding, flags, names_of=no_more_names):
+    """The node that the finding names. Refuses unless it names one, by so few ranks, for one of the jobs. names_of(finding) has further names of the job."""
     kind, severity = finding['kind'], finding['severity']
     if kind not in flags.kinds.split(','):
         raise Refusal(f'{kind} is none of {flags.kinds}')
     if severity == 'info' or (kind.startswith('hang_') and severity != 'critical'):
         raise Refusal(f'the finding is {severity}: it may end by itself')
     job = job_of(finding)
-    if not job or not any(fnmatch.fnmatchcase(job, pattern) for pattern in flags.jobs.split(',')):
+
+    def is_wanted(name):
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in flags.jobs.split(','))
+    if not job or not (is_wanted(job) or any(map(is_wanted, names_of(finding)))):
         raise Refusal(f"job '{job}' is none of {flags.jobs}")
     nodes = sorted({culprit['host'] for culprit in finding['culprits']})
     if len(nodes) != 1 or finding['culprits_count'] > flags.most_culprits:
@@ -90,16 +97,20 @@ def history(path):
         yield past, add
 
 
-def run(plan, parser):
+def run(plan, parser, names_of=no_more_names):
     """Reads a finding from standard input, as `nccl-exporter wait` prints it. plan(finding, node, flags) says what is to be done: texts
-    and the functions that do it. It is done if the limits allow it, and counts before it begins: what fails is not repeated."""
+    and the functions that do it. It is done if the limits allow it, and counts before it begins: what fails is not repeated. names_of: as in node_of()."""
     flags = parser.parse_args()
     text = sys.stdin.read()
     if not text.strip():
         return 0  # the wait has ended without a finding
-    finding, now = json.loads(text), time.time()
     try:
-        node = node_of(finding, flags)
+        finding = json.loads(text)
+    except ValueError as wrong:
+        parser.error(f'standard input is no finding of nccl-exporter wait: {wrong}')
+    now = time.time()
+    try:
+        node = node_of(finding, flags, names_of)
         steps = plan(finding, node, flags)
         with history(flags.history) as (past, add):
             check_past(past, finding, node, flags, now)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which job, and is it the job or the hardware?"""
+import job_labels
 from columns import COMM_COLUMNS, JOB_COLUMNS, NODE_COLUMNS, RANK_COLUMNS
 from findings import COLORS, KINDS_IN_WORDS, SEVERITIES_IN_WORDS, worst
 from grafana_model import Column, Row, dashboard, graph, in_one_line, link_to, stat, steps, table, timeline
-from promql import JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, RANK_LABELS, age_in_flight, age_of_progress, alerts, gpu_hours_of_owners, lost_hours, lost_hours_of_owners, lost_now, or_zero, rate, silent
+from promql import JOB, JOB_LABELS, JOB_VARIABLES, NODE_LABELS, RANK_LABELS, age_in_flight, age_of_progress, alerts, gpu_hours, lost_gpu_hours, lost_hours, lost_now, or_zero, rate, silent
 
 CLUSTER = 'cluster=~"$cluster"'  # findings are of nodes, and nodes have jobs of all users
 GPU_LABELS = f'cluster, {NODE_LABELS}, gpu, gpu_uuid'
@@ -92,13 +93,28 @@ SINCE = Row('Since when?', [
           width=24),
 ])
 
+OWNERS = ['team', 'slurm_job_account', 'slurm_job_user']
+OF_JOB = [*job_labels.ALL, 'slurm_job_name']
+
+
 WHOSE = Row('Whose GPU hours?', [
     table('GPU hours lost, by team and user',
           'GPU hours in the time range, and those that were lost by waiting and by slow transfers. Team is a label of the job; account and '
-          'user are those of Slurm. `nccl-exporter report costs` has the causes. Normal: a few per cent are lost.',
-          [gpu_hours_of_owners(JOB), lost_hours_of_owners(JOB)],
+          'user are those of Slurm. Normal: a few per cent are lost.',
+          [gpu_hours(JOB, *OWNERS), lost_gpu_hours(JOB, *OWNERS), f'{lost_gpu_hours(JOB, *OWNERS)} / ({gpu_hours(JOB, *OWNERS)})'],
           [Column('team', 'Team'), Column('slurm_job_account', 'Account'), Column('slurm_job_user', 'User'), Column('A', 'GPU hours', 'short'),
-           Column('B', 'GPU hours lost', 'short')], sort='GPU hours lost', width=24),
+           Column('B', 'GPU hours lost', 'short'), Column('C', 'Share', 'percentunit')], sort='GPU hours lost', width=14),
+    table('GPU hours lost, by cause',
+          'The same hours by the alert that fired, as a share of all GPU hours. A cause like cpu_wait is a suspect of a late rank; uneven_work '
+          'had no alert. The documentation on reports has more. Normal: most is uneven_work.',
+          [lost_gpu_hours(JOB, 'cause'), f'{lost_gpu_hours(JOB, "cause")} / on () group_left () (sum({gpu_hours(JOB, "cluster")}))'],
+          [Column('cause', 'Cause'), Column('A', 'GPU hours lost', 'short'), Column('B', 'Share of all', 'percentunit')], sort='GPU hours lost',
+          width=10, nothing='Nothing recorded'),
+    table('GPU hours lost, by job',
+          'The same hours by job, with its name. Normal: a few per cent are lost.',
+          [gpu_hours(JOB, *OF_JOB), lost_gpu_hours(JOB, *OF_JOB), f'{lost_gpu_hours(JOB, *OF_JOB)} / ({gpu_hours(JOB, *OF_JOB)})'],
+          [*JOB_COLUMNS, Column('slurm_job_name', 'Name'), Column('A', 'GPU hours', 'short'), Column('B', 'GPU hours lost', 'short'),
+           Column('C', 'Share', 'percentunit')], sort='GPU hours lost', width=24),
 ])
 
 NOT_JUDGED = f'job:nccl_ranks_untimed:count{{{JOB}}}'

@@ -130,19 +130,14 @@ def network_waits(selector, direction, by='', state=None):
             f'/ ignoring (state) group_left () (sum by ({by}) ({rate("nccl_network_wait_seconds_total", own)}) > 0)')
 
 
-OWNERS = ['team', 'slurm_job_account', 'slurm_job_user']
-OWNER_LABELS = ', '.join(OWNERS)
+def gpu_hours(selector, *by):
+    """GPU hours of all jobs, by these of their labels and names."""
+    return f'sum by ({", ".join(by)}) (sum_over_time(job:nccl_job:info{{{selector}}}[$__range:1m])) / 60'
 
 
-def gpu_hours_of_owners(selector):
-    """GPU hours of all jobs, by whom they are of."""
-    return f'sum by ({OWNER_LABELS}) (sum_over_time(job:nccl_job:info{{{selector}}}[$__range:1m])) / 60'
-
-
-def lost_hours_of_owners(selector):
-    """Those that were lost by waiting and by slow transfers."""
-    transfers = f'label_replace(job:nccl_slow_transfer_gpu_seconds:rate{{{selector}}}, "loss", "transfer", "", "")'
-    lost = f'sum by ({JOB_LABELS}) (job:nccl_waiting_gpu_seconds:rate{{{selector}}} or {transfers})'
-    others = ', '.join(label for label in OWNERS if label not in job_labels.ALL)  # a join copies no label that it matches
-    of_owners = f'{lost} * on ({JOB_LABELS}) group_left ({others}) (0 * job:nccl_job:info{{{selector}}} + 1)'
-    return f'sum by ({OWNER_LABELS}) (sum_over_time(({of_owners})[$__range:1m])) / 60'
+def lost_gpu_hours(selector, *by):
+    """Those that were lost by waiting and by slow transfers; of their labels `cause` is one."""
+    others = ', '.join(label for label in by if label not in [*job_labels.ALL, 'cause'])  # a join copies no label that it matches
+    names = f' * on ({JOB_LABELS}) group_left ({others}) (0 * job:nccl_job:info{{{selector}}} + 1)'
+    lost = f'job:nccl_lost_gpu_seconds:rate{{{selector}}}'
+    return f'sum by ({", ".join(by)}) (sum_over_time(({lost}{names if others else ""})[$__range:1m])) / 60'

@@ -25,7 +25,7 @@ std::string MissingDirectories(const std::vector<std::string>& paths) {
     if (directory.state != "missing") return "";
     text += (text.empty() ? "cannot read " : ", ") + directory.path;
   }
-  return text + ": " + std::strerror(ENOENT);
+  return text + ": " + std::strerror(ENOENT) + "; --segment.dir names others";
 }
 
 }  // namespace

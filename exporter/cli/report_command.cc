@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `nccl-exporter report`: its flags, clock and files.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
@@ -35,6 +37,9 @@ namespace {
 
 constexpr std::chrono::hours kCostsTime{7 * 24};  // without a time
 constexpr std::chrono::hours kRecent{24};         // longer than ended processes are kept
+
+// That of the terminal. Lines for other programs have no limit.
+size_t LineWidth() { return ::isatty(STDOUT_FILENO) == 1 ? Terminal::columns() : 0; }
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -111,7 +116,7 @@ int RunReport(const ReportRequest& request, const Options& options) {
   if (request.is_json) {
     printed = Print(answer.Json());
   } else if (request.html_file.empty()) {
-    printed = Print(answer.Text(Terminal::columns()));
+    printed = Print(answer.Text(LineWidth()));
   }
   return printed == kSuccess && !unreadable.empty() ? Fail(kRuntimeFailure, unreadable) : printed;
 }
@@ -147,7 +152,7 @@ int RunDiff(const ReportRequest& request) {
   Report now = Compared(after, request.compared.back());
   now.warnings.insert(now.warnings.end(), old.warnings.begin(), old.warnings.end());
   return PrintWith(now.warnings,
-                   request.is_json ? DiffJson(old, now) : DiffText(old, now, Terminal::columns()));
+                   request.is_json ? DiffJson(old, now) : DiffText(old, now, LineWidth()));
 }
 
 int RunCosts(const ReportRequest& request) {
@@ -155,15 +160,14 @@ int RunCosts(const ReportRequest& request) {
   const AskSamples ask =
       Noting(PrometheusAt(request.prometheus, ReadHttpConfig(request.http_config_file)), warnings);
   const auto costs = CostsOf(ask, request.by, request.wanted, TimeOf(request, Now()));
-  return PrintWith(warnings,
-                   request.is_json ? CostsJson(costs) : CostsText(costs, Terminal::columns()));
+  return PrintWith(warnings, request.is_json ? CostsJson(costs) : CostsText(costs, LineWidth()));
 }
 
 CLI::Option* AddMoment(CLI::App& app, const std::string& name, std::optional<double>& target,
                        const std::string& help) {
   const auto store = [&target](const std::string& value) {
     target = MomentIn(value, Now());
-    return target ? "" : "write 2023-11-14T22:15 or 22:15, in UTC";
+    return target ? "" : "write 2023-11-14, 2023-11-14T22:15 or 22:15, in UTC";
   };
   return AddChecked(app, name, store, help);
 }

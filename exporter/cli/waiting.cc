@@ -54,10 +54,22 @@ std::optional<WaitEnd> EndBy(const WaitRequest& request, const Judgement& judgem
   return std::nullopt;
 }
 
-std::string TimeOutText(const WaitRequest& request, bool has_answered, const std::string& fault) {
+// `shown`: the latest answer, or why there was none.
+std::string TimeOutText(const WaitRequest& request, bool has_answered,
+                        const ShownJudgement& shown) {
   const std::string waited = DurationText(Seconds(*request.timeout));
+  const std::string& fault = shown.why_not_of_daemon;
   if (!has_answered) return fmt::format("no answer of a daemon in {}: {}", waited, fault);
-  return fmt::format("no finding in {}{}", waited, fault.empty() ? "" : "; now " + fault);
+  std::string text = fmt::format("no finding in {}", waited);
+  if (!fault.empty()) return text + "; now " + fault;
+  const Json findings = FindingsJson(shown.judgement);
+  for (size_t i = 0; i < findings.size(); ++i) {
+    const Finding& finding = shown.judgement.findings[i];
+    if (IsHang(finding.kind) && finding.severity != Severity::kCritical &&
+        IsWanted(findings[i], request.wanted))
+      return text + ", but a hang that is not critical yet: " + Printable(finding.headline);
+  }
+  return text;
 }
 
 }  // namespace
@@ -78,7 +90,7 @@ WaitEnd Waiting(const WaitRequest& request, const AskDaemon& ask, const WaitSurr
     std::chrono::nanoseconds pause = kDaemonInterval;
     if (request.timeout) {
       const std::chrono::nanoseconds left = start + *request.timeout - outside.now();
-      if (left.count() <= 0) return {.reason = TimeOutText(request, has_answered, fault)};
+      if (left.count() <= 0) return {.reason = TimeOutText(request, has_answered, shown)};
       pause = std::min(pause, left);
     }
     outside.sleep(pause);

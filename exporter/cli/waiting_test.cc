@@ -146,6 +146,16 @@ TEST_F(WaitingTest, ATimeOutHasItsReason) {
   EXPECT_EQ(Wait({Gone(), Found({})}).reason, "no finding in 60 s");
 }
 
+TEST_F(WaitingTest, ATimeOutHasTheHangThatIsNotCriticalYet) {
+  Finding wait = kWait;
+  wait.headline = "Job 4711 hangs.\x1b";
+  const std::string reason =
+      "no finding in 60 s, but a hang that is not critical yet: Job 4711 hangs.?";
+  EXPECT_EQ(Wait({Found({wait})}).reason, reason);
+  request_.wanted = {{"nccl_job", "4712"}};
+  EXPECT_EQ(Wait({Found({wait})}).reason, "no finding in 60 s");
+}
+
 TEST_F(WaitingTest, LooksOnceMoreAtTheEnd) {
   request_.timeout = std::chrono::seconds(3);
   EXPECT_EQ(Wait({Found({}), Found({}), Found({kHang})}).exit_code, 10);

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::string_view kGap = "  ";
 constexpr size_t kLeastFirstColumn = 4;  // the beginning of a name
+constexpr size_t kLeastLastColumn = 20;  // a few words
 
 bool BeginsCharacter(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) != 0x80; }
 
@@ -75,9 +76,12 @@ std::vector<size_t> TextTable::Widths(size_t columns) const {
     if (next == columns_.size()) break;
     widths[next] = 0;
   }
-  const size_t width = LineWidth(widths);
-  const size_t narrowest = std::min(widths[0], kLeastFirstColumn);
-  if (width > columns) widths[0] -= std::min(width - columns, widths[0] - narrowest);
+  const auto narrow = [&](size_t& width, size_t least) {
+    const size_t most = LineWidth(widths);
+    if (most > columns) width -= std::min(most - columns, width - std::min(width, least));
+  };
+  if (columns_.back().is_text && widths.size() > 1) narrow(widths.back(), kLeastLastColumn);
+  narrow(widths.front(), kLeastFirstColumn);
   return widths;
 }
 
@@ -86,14 +90,20 @@ std::vector<std::string> TextTable::Lines(size_t columns) const {
   std::vector<std::string> lines;
   for (const std::vector<std::string>& row : rows_) {
     std::string line;
-    for (size_t i = 0; i < widths.size(); ++i) {
+    for (size_t i = 0; i + 1 < widths.size(); ++i) {
       if (widths[i] == 0) continue;
       const std::string cell = Cut(row[i], widths[i]);
       const std::string pad(widths[i] - Width(cell), ' ');
-      if (i != 0) line += kGap;
-      line += columns_[i].is_text ? cell + pad : pad + cell;
+      line += (columns_[i].is_text ? cell + pad : pad + cell) + std::string(kGap);
     }
-    lines.push_back(line.substr(0, line.find_last_not_of(' ') + 1));
+    const size_t indent = Width(line);
+    const bool is_text = columns_.back().is_text;
+    for (const std::string& part : Wrapped(widths.back() == 0 ? "" : row.back(), widths.back())) {
+      line.append(is_text ? 0 : widths.back() - Width(part), ' ');
+      line += part;
+      lines.push_back(line.substr(0, line.find_last_not_of(' ') + 1));
+      line.assign(indent, ' ');
+    }
   }
   return lines;
 }

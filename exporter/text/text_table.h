@@ -38,9 +38,10 @@ class TextTable {
   // As many cells as there are columns; with fewer, Lines() reads beyond them.
   void Add(std::vector<std::string> cells);
 
-  // The head and a line for each row, without blanks at the end. Columns are two blanks apart and
-  // as wide as their widest cell. Where the columns that are never left out have no room, the first
-  // one narrows, to four characters at least. So lines may still be longer than `columns`.
+  // The head and each row, without blanks at the end. Columns are two blanks apart and as wide as
+  // their widest cell. Where the columns that are never left out have no room, the last one is
+  // wrapped if it is text, to 20 characters at least, and then the first one is cut, to four at
+  // least. So lines may still be longer than `columns`.
   std::vector<std::string> Lines(size_t columns) const;
 
  private:

@@ -46,5 +46,17 @@ TEST(TextTableTest, NarrowsTheFirstColumnAtLast) {
   EXPECT_THAT(ThreeColumns().Lines(12), ElementsAre("NAME     FOR", "tenso…  45 s"));
 }
 
+TEST(TextTableTest, WrapsALastColumnOfTextBeforeNamesAreCut) {
+  TextTable table({{"WHO", true}, {"LOST"}, {"BY CAUSE", true}});
+  table.Add({"vision", "9 GPU h", "hang 8 GPU h, slow transfers 1 GPU h"});
+  table.Add({"speech", "", "late rank"});
+  EXPECT_THAT(table.Lines(40),
+              ElementsAre("WHO        LOST  BY CAUSE", "vision  9 GPU h  hang 8 GPU h, slow",
+                          "                 transfers 1 GPU h", "speech           late rank"));
+  EXPECT_THAT(table.Lines(35),
+              ElementsAre("WHO      LOST  BY CAUSE", "vis…  9 GPU h  hang 8 GPU h, slow",
+                          "               transfers 1 GPU h", "spe…           late rank"));
+}
+
 }  // namespace
 }  // namespace nccl_exporter::exporter

@@ -118,7 +118,9 @@ class Numbers(unittest.TestCase):
         """Jobs with a rank that is late in every step: across nodes, and in a group within a node. Prometheus is asked for the time in which nothing begins or ends."""
         jobs = {1: {'layout': 'fsdp'}, 2: {'layout': 'dp'}, 3: {'layout': 'tp', 'nodes': 1, 'ranks_per_node': 4}}
         moment = [time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(time.time() + seconds)) for seconds in (12, SECONDS - 4)]
+        begin = time.monotonic()
         self.played((number, ('--truth-operations', '--incident', 'slow-rank:rank=3,percent=20'), changes | {'rate': 20}) for number, changes in jobs.items())
+        wall_seconds = time.monotonic() - begin
         for number, changes in jobs.items():
             truly = true_wait(json.loads(self.cluster.truth(number).read_text()))
             by_segments = json.loads(self.cluster.report('--segments', '--daemon=none', f'--segment.dir={self.cluster.segments}', f'--job={number}', '--json'))
@@ -128,6 +130,9 @@ class Numbers(unittest.TestCase):
             with self.subTest(changes['layout']):
                 self.assertAlmostEqual(by_segments['waiting_gpu_seconds'] / truly, 1, delta=TOLERANCE)
                 self.assertAlmostEqual(share / truly, 1, delta=TOLERANCE)
+                self.assertAlmostEqual(by_prometheus['gpu_seconds'] / (4 * (SECONDS - 16)), 1, delta=TOLERANCE)
+                self.assertGreater(by_segments['gpu_seconds'], 4 * SECONDS * (1 - TOLERANCE))
+                self.assertLess(by_segments['gpu_seconds'], 4 * wall_seconds * (1 + TOLERANCE))
                 for shown in by_segments, by_prometheus:
                     self.assertEqual(shown['waited_for'][0]['labels']['global_rank'], '3')
 

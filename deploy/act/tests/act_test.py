@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scripts that act on findings: each limit, and what they ask of Slurm, Kubernetes, NVSentinel and Alertmanager, which are played."""
 import argparse
+import concurrent.futures
 import contextlib
 import importlib.machinery
 import importlib.util
@@ -172,6 +173,25 @@ class Slurm(Folder):
         reason = drain.split('Reason=')[1]
         self.assertLessEqual(len(reason), 200)
         self.assertNotRegex(reason, r'[`$"\n]')
+
+    def test_jobs_may_have_their_names_of_slurm(self):
+        for pattern, is_wanted in (('llm', True), ('4712,resea*', True), ('h100', True), ('4711', True), ('vision', False), ('ann', False)):
+            with self.subTest(pattern):
+                done = self.run_script('act-slurm', finding(), f'--jobs={pattern}', '--drain')
+                self.assertEqual((done.returncode, done.stderr), (0, '') if is_wanted else (limits.REFUSED, f"not done: job '4711' is none of {pattern}\n"))
+
+    def test_what_is_no_finding_is_refused_in_one_line(self):
+        done = self.run_script('act-slurm', 'no finding in 24 h', '--drain', '--do')
+        self.assertEqual(2, done.returncode)
+        self.assertIn('standard input is no finding of nccl-exporter wait', done.stderr.splitlines()[-1])
+
+    def test_of_two_that_act_at_once_one_acts(self):
+        """The limit of one node a day, by processes that wait for the same history."""
+        given = [finding(nccl_job=str(4711 + number), id=f'{number:016x}') for number in range(6)]
+        with concurrent.futures.ThreadPoolExecutor(len(given)) as pool:
+            codes = list(pool.map(lambda one: self.run_script('act-slurm', one, '--drain', '--do').returncode, given))
+        self.assertEqual([0] + [limits.REFUSED] * (len(given) - 1), sorted(codes))
+        self.assertEqual(1, len(self.scontrol.changes()))
 
     def test_what_slurm_refuses_is_said_and_counts(self):
         done = self.run_script('act-slurm', finding(nccl_job='13'), '--requeue', '--do')

@@ -9,6 +9,8 @@ import socket
 import struct
 import threading
 
+import yaml
+
 CULPRIT = {'standing': 'missing_call', 'rank': 2, 'global_rank': '2', 'gpu': 2, 'gpu_uuid': 'GPU-2', 'pid': 1002, 'host': 'gpu-node-7', 'pod': 'llama-0-x',
            'behind': 1, 'operation': '', 'since': 1700000000.0}
 FINDING = {'id': '0123456789abcdef', 'kind': 'hang_culprit', 'severity': 'critical', 'nccl_job': '4711', 'namespace': '', 'uid': 1000,
@@ -27,7 +29,7 @@ def finding(*hosts, **changes):
 SCONTROL = '''#!/bin/sh
 echo "$@" >>"{log}"
 case "$1 $2" in
-  "show job") echo "JobId=$3 JobName=llm UserId=ann(1000) JobState=RUNNING NodeList=gpu-node-[6-7] BatchHost=gpu-node-6" ;;
+  "show job") echo "JobId=$3 JobName=llm Account=research Partition=h100 UserId=ann(1000) JobState=RUNNING NodeList=gpu-node-[6-7] BatchHost=gpu-node-6" ;;
   "show hostnames") printf 'gpu-node-6\\ngpu-node-7\\n' ;;
   "requeue 13") echo "Requested operation is not supported" >&2; exit 1 ;;
 esac
@@ -48,15 +50,33 @@ class Scontrol:
         return [line for line in lines if not line.startswith('show')]
 
 
+def rules_of(role_text):
+    """(namespace or '' for all, resource, verb) of role.yaml, with the rules that --evict needs, which are comments."""
+    text = re.sub(r'(?m)^  # (- apiGroups|  resources|  verbs)', r'  \1', role_text)
+    return {(thing['metadata'].get('namespace', ''), resource, verb) for thing in yaml.safe_load_all(text) if 'rules' in thing
+            for rule in thing['rules'] for resource in rule['resources'] for verb in rule['verbs']}
+
+
+def right_for(method, path):
+    """The right that a call needs: namespace, resource and verb."""
+    at = re.fullmatch(r'/api/v1(?:/namespaces/([^/]+))?/([^/]+)(?:/([^/]+))?(?:/([^/]+))?', path)
+    namespace, resource, name, part = at.groups()
+    verb = {'POST': 'create', 'PATCH': 'patch', 'GET': 'get' if name else 'list'}[method]
+    return namespace or '', f'{resource}/{part}' if part else resource, verb
+
+
 class Kubernetes:
-    """Nodes, pods, and what was posted. A patch of a condition replaces that of its type, as the API server's strategic merge does."""
+    """Nodes, pods, and what was posted. It answers what role.yaml grants, and nothing else. A patch of a condition replaces that of its type, as the API server's strategic merge does."""
 
     def __init__(self, *names, pods=()):
         self.nodes = {name: {'metadata': {'name': name, 'uid': 'u-' + name}, 'status': {'conditions': [{'type': 'Ready', 'status': 'True'}]}} for name in names}
         self.pods, self.patches, self.events, self.evictions = dict(pods), [], [], []
         self.listed = 0
+        self.rules = rules_of(pathlib.Path('deploy/act/role.yaml').read_text())
 
     def __call__(self, method, path, body=None, kind='application/json'):
+        namespace, *right = right_for(method, path)
+        assert {('', *right), (namespace, *right)} & self.rules, f'role.yaml does not grant {method} {path}'
         if method == 'PATCH' and (patched := re.fullmatch(r'/api/v1/nodes/(.+)/status', path)):
             assert kind == 'application/strategic-merge-patch+json', kind
             [condition] = body['status']['conditions']

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The queries of docs/queries.md, read from the page, answered by promtool for a job of known speed and for the same job in a hang.
-Also the query of docs/network-time.md that scales timed bytes to all."""
+Also the query of docs/network-time.md that scales timed bytes to all, and those of docs/inference.md."""
 import json
 import os
 import pathlib
@@ -11,13 +11,15 @@ import sys
 import tempfile
 import unittest
 
+import yaml
+
 HERE = pathlib.Path(os.path.abspath('deploy/prometheus'))
 sys.path[:0] = [str(HERE / 'tests'), str(HERE.parent / 'tests')]
 import report
 from cluster import TRANSFER, Cluster
 from network_jobs import HEALTHY, TIMED, NetworkJob
 
-PAGE, NETWORK_PAGE = (pathlib.Path(os.path.abspath(f'docs/{name}.md')) for name in ('queries', 'network-time'))
+PAGE, NETWORK_PAGE, INFERENCE_PAGE = (pathlib.Path(os.path.abspath(f'docs/{name}.md')) for name in ('queries', 'network-time', 'inference'))
 RULES = HERE / 'nccl-exporter.rules.yml'
 NODES, GPUS = 4, 4
 MINUTES = 15
@@ -67,6 +69,19 @@ class Job(Cluster):
         super().add_targets(table, index, t)
         for rank in self.ranks:
             table.setdefault(f'DCGM_FI_DEV_SM_CLOCK{{UUID="GPU-{rank}"}}', {})[index] = 900 if rank == LATE else 1980
+
+
+class ServingJob(Job):
+    """Beside NIXL's telemetry of each process, in which LATE has errors and slow transfers."""
+
+    def add_targets(self, table, index, t):
+        super().add_targets(table, index, t)
+        for rank in self.ranks:
+            own = {'job': 'nixl', 'instance': f'node{self.node(rank)}:9091', 'hostname': f'gpu-node-{self.node(rank)}', 'pid': str(1000 + rank)}
+            self.put(table, index, 'agent_tx_bytes_total', own, t * (rank + 1))
+            self.put(table, index, 'agent_errors_total', own, t if rank == LATE else 0)
+            for bound in (1e5, 1e7, '+Inf'):
+                self.put(table, index, 'agent_xfer_time_us_bucket', own | {'le': str(bound)}, t if rank != LATE or bound != 1e5 else 0)
 
 
 def late():
@@ -223,6 +238,18 @@ class Queries(unittest.TestCase):
                      | {'direction': direction}, bytes_per_second(of_user))
                     for of_user in (job, *job.copies) for rank in job.ranks for direction in ('send', 'recv')]
         self.assertEqual(complaint(job, [(query, expected)]), '')
+
+    def test_telemetry_of_nixl_has_the_ranks_of_its_processes(self):
+        section = next(section for section in INFERENCE_PAGE.read_text().split('\n## ') if section.startswith('Metrics of NIXL'))
+        blocks = dict(re.findall(r'```(promql|yaml)\n(.*?)\n```', section, re.S))
+        errors, slow = (alert['expr'] for alert in yaml.safe_load(blocks['yaml']))
+        job = ServingJob()
+        rates = [({'hostname': f'gpu-node-{job.node(rank)}', 'pid': str(1000 + rank), 'comm_name': communicator.name, 'gpu_uuid': f'GPU-{rank}',
+                   'rank': str(communicator.members.index(rank))}, rank + 1)
+                 for communicator in job.communicators for rank in communicator.members]
+        late_node = f'gpu-node-{job.node(LATE)}'
+        self.assertEqual(complaint(job, [(blocks['promql'], rates), (f'count by (hostname, pid) ({errors})', [({'hostname': late_node, 'pid': str(1000 + LATE)}, 1)]),
+                                         (f'count by (hostname) ({slow})', [({'hostname': late_node}, 1)])]), '')
 
     def test_a_wrong_query_is_found(self):
         self.assertIn('FAILED', complaint(late(), [('bottomk(1, sum by (global_rank) (rate(nccl_rank_kernel_seconds_total[1m])))', [({'global_rank': '7'}, 1)])]))

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cases of the cost of waiting, in GPUs. Each case returns a cluster, a minute, and by query the labels and values that must come out."""
+import suspect_jobs
 from cluster import Cluster
 from jobs import data_parallel, pipeline, tensor_and_data_parallel
 
 JOB = 'job:nccl_waiting_gpu_seconds:rate'
 SLOW_TRANSFER = 'job:nccl_slow_transfer_gpu_seconds:rate'
+LOST = 'job:nccl_lost_gpu_seconds:rate'
 COMMUNICATORS = 'sum by (comm_name) (comm:nccl_waiting_gpu_seconds:rate)'
 WAITED_FOR = 'sum by (global_rank) (comm_rank:nccl_waited_for_gpu_seconds:rate)'
 MINUTE = 8
@@ -13,6 +15,10 @@ LABELS = {'nccl_job': '42', 'uid': '1000'}
 
 def of_job(gpus):
     return {JOB: [(LABELS, gpus)]}
+
+
+def by_cause(**gpus):
+    return {LOST: [(LABELS | {'cause': cause}, lost) for cause, lost in gpus.items()]}
 
 
 def late(cluster, lateness=0.2, late_rank=6):
@@ -33,7 +39,27 @@ def a_slow_link_costs_the_time_of_transfers_beyond_that_of_the_past():
     """16 ranks move data for 2.5 % of the time, and for 6.25 % on a link that has 0.4 of its speed."""
     cluster = data_parallel(50)
     cluster.communicators[0].speed = lambda t: 0.4 if t > 2160 else 1
-    return cluster, 50, {SLOW_TRANSFER: [(LABELS, 16 * (0.0625 - 0.025))], JOB: [(LABELS, 0)]}
+    return cluster, 50, {SLOW_TRANSFER: [(LABELS, 16 * (0.0625 - 0.025))], JOB: [(LABELS, 0)]} | by_cause(
+        slow_network=0, slow_transfers=16 * (0.0625 - 0.025))
+
+
+def waits_have_no_cause_before_an_alert_fires():
+    return late(tensor_and_data_parallel(2)), 2, by_cause(uneven_work=15 * 0.2)
+
+
+def waits_for_a_rank_have_the_cause_late_rank():
+    return late(tensor_and_data_parallel(16)), 16, by_cause(late_rank=15 * 0.2)
+
+
+def waits_for_a_suspected_rank_have_one_cause_of_the_suspects():
+    job = suspect_jobs.with_fault('cpu_wait')
+    return job, 16, {f'count by (cause) ({LOST} > 0)': [({'cause': 'cpu_wait'}, 1)]}
+
+
+def waits_in_a_hang_have_its_cause_though_a_rank_was_late():
+    cluster = late(data_parallel(16))
+    cluster.hang(cluster.communicators[0], 60 * 10, [0, 1, 2, 3, 4, 5, 7])
+    return cluster, 15, of_job(7) | by_cause(hang=7)
 
 
 def a_late_rank_costs_the_same_by_rules_and_by_the_page():

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -21,18 +20,6 @@ constexpr size_t kMostLines = 100;
 // Labels that only job:nccl_job:info has.
 constexpr const char* kNames = "slurm_job_account, slurm_job_name, slurm_job_user, team";
 
-// Alerts that explain waits. The first one that fires counts.
-struct Cause {
-  const char* name;  // empty: the alert's label `cause`
-  const char* alerts;
-};
-constexpr std::array<Cause, 4> kCauses{{
-    {"hang", "NCCLCollectiveHang"},
-    {"", "NCCLStragglerSuspect"},
-    {"slow network", "NCCLSlowNetworkNode|NCCLBandwidthDegraded"},
-    {"late rank", "NCCLStragglerRank|NCCLStragglerNode|NCCLLastArriver"},
-}};
-
 std::string NameOf(const std::string& by, const Sample& sample) {
   const auto first = [&](const char* label, const char* other) {
     return sample.Label(sample.Label(label).empty() ? other : label);
@@ -46,8 +33,8 @@ std::string NameOf(const std::string& by, const Sample& sample) {
 
 }  // namespace
 
-std::vector<CostRow> CostsOf(const AskSamples& ask, const std::string& by,
-                             const SampleLabels& wanted, const TimeSpan& time) {
+Costs CostsOf(const AskSamples& ask, const std::string& by, const SampleLabels& wanted,
+              const TimeSpan& time) {
   const std::string matchers = Job{.labels = wanted}.Matchers();
   const std::string info = fmt::format("job:nccl_job:info{{{}}}", matchers);
   std::map<std::string, CostRow> rows;
@@ -65,44 +52,32 @@ std::vector<CostRow> CostsOf(const AskSamples& ask, const std::string& by,
       }
     }
   };
-  sum(info, [&](CostRow& row, const Sample& job) { row.gpu_seconds += job.value * kStep; });
+  sum(info, [](CostRow& row, const Sample& job) { row.gpu_seconds += job.value * kStep; });
   if (rows.empty())
     throw std::runtime_error("there is no job in this time, or no rule records job:nccl_job:info");
-  const auto add_lost = [&](const std::string& waiting, const std::string& name) {
-    sum(fmt::format("({}) * on ({}) group_left ({}) (0 * {} + 1)", waiting, kJobList, kNames, info),
-        [&](CostRow& row, const Sample& job) {
-          row.lost_seconds += job.value * kStep;
-          row.causes[name.empty() ? job.Label("cause") : name] += job.value * kStep;
-        });
-  };
-  add_lost(fmt::format("job:nccl_slow_transfer_gpu_seconds:rate{{{}}}", matchers),
-           "slow transfers");
-  std::string left = fmt::format("job:nccl_waiting_gpu_seconds:rate{{{}}} > 0", matchers);
-  for (const Cause& cause : kCauses) {
-    const std::string alerts = fmt::format(
-        "topk by ({0}) (1, group by ({0}, cause) "
-        "(ALERTS{{alertstate=\"firing\",alertname=~\"{1}\"}}))",
-        kJobList, cause.alerts);
-    add_lost(fmt::format("({}) * on ({}) group_right () {}", left, kJobList, alerts), cause.name);
-    left = fmt::format("({}) unless on ({}) {}", left, kJobList, alerts);
-  }
-  add_lost(left, "uneven work");
-  std::vector<CostRow> costs{std::move(fleet)};
+  sum(fmt::format(
+          "(job:nccl_lost_gpu_seconds:rate{{{}}} > 0) * on ({}) group_left ({}) (0 * {} + 1)",
+          matchers, kJobList, kNames, info),
+      [](CostRow& row, const Sample& job) {
+        row.lost_seconds += job.value * kStep;
+        row.causes[job.Label("cause")] += job.value * kStep;
+      });
+  Costs costs{.time = time, .rows = {std::move(fleet)}};
   for (auto& [name, row] : rows) {
     row.name = name;
-    costs.push_back(std::move(row));
+    costs.rows.push_back(std::move(row));
   }
-  std::ranges::stable_sort(costs.begin() + 1, costs.end(), std::ranges::greater(),
+  std::ranges::stable_sort(costs.rows.begin() + 1, costs.rows.end(), std::ranges::greater(),
                            &CostRow::lost_seconds);
   return costs;
 }
 
-std::string CostsText(const std::vector<CostRow>& rows, size_t columns) {
+std::string CostsText(const Costs& costs, size_t columns) {
   ReportTable table{
       .title = "",
       .columns = {{"WHO", true}, {"GPU TIME"}, {"LOST"}, {"SHARE"}, {"OF ALL"}, {"BY CAUSE", true}},
       .rows = {}};
-  for (const CostRow& row : rows) {
+  for (const CostRow& row : costs.rows) {
     std::vector<std::pair<double, std::string>> causes;
     for (const auto& [cause, lost] : row.causes) causes.emplace_back(-lost, Printable(cause));
     std::ranges::sort(causes);
@@ -112,19 +87,23 @@ std::string CostsText(const std::vector<CostRow>& rows, size_t columns) {
     table.rows.push_back(
         {row.name.empty() ? "-" : Printable(row.name), GpuTimeText(row.gpu_seconds),
          GpuTimeText(row.lost_seconds), PercentText(row.lost_seconds / row.gpu_seconds),
-         PercentText(row.lost_seconds / rows.front().gpu_seconds), std::move(by_cause)});
+         PercentText(row.lost_seconds / costs.rows.front().gpu_seconds), std::move(by_cause)});
   }
-  return TableText(Trimmed(std::move(table), kMostLines), columns);
+  return SpanText(costs.time.from, costs.time.to) + "\n\n" +
+         TableText(Trimmed(std::move(table), kMostLines), columns);
 }
 
-std::string CostsJson(const std::vector<CostRow>& rows) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const CostRow& row : rows)
-    list.push_back({{"name", row.name},
+std::string CostsJson(const Costs& costs) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const CostRow& row : costs.rows)
+    rows.push_back({{"name", row.name},
                     {"gpu_seconds", row.gpu_seconds},
                     {"lost_seconds", row.lost_seconds},
                     {"causes", row.causes}});
-  return JsonLine(list);
+  return JsonLine({{"schema", kReportSchema},
+                   {"from", costs.time.from},
+                   {"to", costs.time.to},
+                   {"rows", std::move(rows)}});
 }
 
 }  // namespace nccl_exporter::exporter

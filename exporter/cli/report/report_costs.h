@@ -15,19 +15,21 @@ struct CostRow {
   std::string name;  // empty: not known
   double gpu_seconds = 0;
   double lost_seconds = 0;
-  // Their causes: "hang", a suspect as "cpu_wait", "slow network", "late rank", and "uneven
-  // work", for which no alert fired.
-  std::map<std::string, double> causes = {};
+  std::map<std::string, double> causes = {};  // as job:nccl_lost_gpu_seconds:rate has them
 };
 
-// The fleet first, then those that lost most. `by`: "team", which is the job's label or its Slurm
-// account, "user" or "job". `wanted` has labels of the jobs. Throws std::runtime_error with one
-// line if there is no job.
-std::vector<CostRow> CostsOf(const AskSamples& ask, const std::string& by,
-                             const SampleLabels& wanted, const TimeSpan& time);
+struct Costs {
+  TimeSpan time;
+  std::vector<CostRow> rows;  // the fleet first, then those that lost most
+};
+
+// `by`: "team", which is the job's label or its Slurm account, "user" or "job". `wanted` has labels
+// of the jobs. Throws std::runtime_error with one line if there is no job.
+Costs CostsOf(const AskSamples& ask, const std::string& by, const SampleLabels& wanted,
+              const TimeSpan& time);
 
 // Each line ends in a line feed.
-std::string CostsText(const std::vector<CostRow>& rows, size_t columns);
-std::string CostsJson(const std::vector<CostRow>& rows);
+std::string CostsText(const Costs& costs, size_t columns);
+std::string CostsJson(const Costs& costs);
 
 }  // namespace nccl_exporter::exporter

@@ -140,7 +140,7 @@ TEST_F(ReportOfPrometheusTest, AlertsThatAreInformationAreNoneAndAreSaid) {
   AddPoints(kAlerts, RankOf(5, {{"alertname", "NCCLJobNotJudged"}, {"severity", "info"}}), kBegin,
             kNow, 1);
   const std::string text = Ask().Text(0);
-  EXPECT_THAT(text, HasSubstr("What is found is information, and no alert."));
+  EXPECT_THAT(text, HasSubstr("What is found is information alone."));
   EXPECT_THAT(text, testing::Not(HasSubstr("No alert fired")));
 }
 
@@ -293,9 +293,10 @@ TEST_F(ReportOfPrometheusTest, AFaultIsOneLine) {
 TEST(MomentTest, IsADateOrTheLastTimeOfDay) {
   EXPECT_EQ(MomentIn("2023-11-14T22:15", 0), kNow);
   EXPECT_EQ(MomentIn("2023-11-14 22:15:01Z", 0), kNow + 1);
+  EXPECT_EQ(MomentIn("2023-11-15", 0), kNow + 6300) << "midnight";
   EXPECT_EQ(MomentIn("22:14", kNow), kNow - 60);
   EXPECT_EQ(MomentIn("22:16", kNow), kNow + 60 - 86400);
-  for (const char* const text : {"", "3", "now", "22:15 PM", "2023-11-14", "25:00"})
+  for (const char* const text : {"", "3", "now", "22:15 PM", "2023-11", "25:00"})
     EXPECT_EQ(MomentIn(text, kNow), std::nullopt) << text;
 }
 

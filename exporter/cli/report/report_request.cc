@@ -37,7 +37,7 @@ std::vector<Job> Matching(const SampleLabels& wanted, std::vector<Job> jobs) {
 std::optional<double> MomentIn(std::string_view text, double now) {
   std::string moment(text.substr(0, text.size() - (text.ends_with('Z') ? 1 : 0)));
   std::ranges::replace(moment, 'T', ' ');
-  for (const char* const format : {"%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S"}) {
+  for (const char* const format : {"%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S"}) {
     if (const auto time = TimeIn(moment, format, {})) return time;
   }
   const auto seconds = static_cast<std::time_t>(now);

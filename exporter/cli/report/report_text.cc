@@ -153,6 +153,14 @@ void AddSentences(const Report& report, std::vector<std::string>& sentences) {
   }
 }
 
+std::string WhyUntimed(const Report& report) {
+  const bool is_found = std::ranges::any_of(report.events, [](const ReportEvent& event) {
+    return event.name == "NCCLJobNotJudged" || event.name == "not_judged";
+  });
+  return is_found ? "its ranks have no GPU times, and the runbook NCCLJobNotJudged says why"
+                  : "its ranks have no GPU times, or the rules are not loaded";
+}
+
 std::string Lines(const std::vector<std::string>& lines) {
   return fmt::format("{}\n", fmt::join(lines, "\n"));
 }
@@ -178,6 +186,7 @@ std::string PercentText(double share) {
 
 std::string GpuTimeText(double gpu_seconds) {
   constexpr double kMinute = 60, kHour = 3600;
+  if (gpu_seconds >= 1000 * kHour) return fmt::format("{:.0f} GPU h", gpu_seconds / kHour);
   if (gpu_seconds >= kHour) return fmt::format("{:.4g} GPU h", gpu_seconds / kHour);
   if (gpu_seconds >= 2 * kMinute) return fmt::format("{:.3g} GPU min", gpu_seconds / kMinute);
   return fmt::format("{:.3g} GPU s", gpu_seconds);
@@ -198,10 +207,13 @@ std::string TitleOf(const Report& report) {
                      report.nodes == 0 ? "" : " on " + CountText(report.nodes, "node"));
 }
 
+std::string SpanText(double from, double to) {
+  return fmt::format("{} to {} UTC ({})", MomentText(from), MomentText(to, from),
+                     DurationText(std::max(0.0, to - from)));
+}
+
 std::string TimeOf(const Report& report) {
-  return fmt::format(
-      "{} to {} UTC ({}), from {}", MomentText(report.from), MomentText(report.to, report.from),
-      DurationText(std::max(0.0, report.to - report.from)), Printable(report.source));
+  return fmt::format("{}, from {}", SpanText(report.from, report.to), Printable(report.source));
 }
 
 std::vector<std::string> SummaryOf(const Report& report) {
@@ -213,9 +225,8 @@ std::vector<std::string> SummaryOf(const Report& report) {
                                     GpuTimeText(report.waiting_gpu_seconds), had,
                                     PercentText(report.waiting_share())));
   if (!report.knows_waiting)
-    sentences.push_back(fmt::format(
-        "It had {}. Waits are not known: its ranks have no GPU times, or the rules are not loaded.",
-        had));
+    sentences.push_back(
+        fmt::format("It had {}. Waits are not known: {}.", had, WhyUntimed(report)));
   if (!report.waited_for.empty()) {
     const ReportEvent& first = report.waited_for.front();
     sentences.push_back(fmt::format("The others waited most for {}: {}.", PlaceOf(first.labels),
@@ -226,7 +237,7 @@ std::vector<std::string> SummaryOf(const Report& report) {
         return event.severity == "info" && !BeginOf(event).starts_with("a hang");
       }))
     sentences.emplace_back(report.events.empty() ? "No alert fired, and no finding has lasted."
-                                                 : "What is found is information, and no alert.");
+                                                 : "What is found is information alone.");
   return sentences;
 }
 

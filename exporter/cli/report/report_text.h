@@ -31,6 +31,8 @@ std::vector<ReportTable> TablesOf(const Report& report, size_t most_rows);
 
 // "Job 4711 (llm-7b) of user 1000: 8 processes on 2 nodes".
 std::string TitleOf(const Report& report);
+// "2023-11-14 20:00:00 to 22:15:00 UTC (2.2 h)".
+std::string SpanText(double from, double to);
 // "2023-11-14 20:00:00 to 22:15:00 UTC (2.2 h), from Prometheus".
 std::string TimeOf(const Report& report);
 // Sentences: what the job had and lost, who was waited for, hangs with their culprits, suspects,

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The suspects of a late rank with what a real node_exporter says of its adapter: Debian's, on a played sysfs, scraped at each interval."""
+"""The suspects of a late rank with what other exporters say of its GPU and adapter: a page of dcgm-exporter with known faults, and Debian's node_exporter on
+a played sysfs, scraped at each interval."""
 import contextlib
 import json
 import os
@@ -18,7 +19,7 @@ HERE = pathlib.Path(os.path.abspath('deploy/prometheus'))
 sys.path[:0] = [str(HERE / 'tests'), str(HERE.parent / 'tests')]
 import report
 from cluster import READ_BY_RULES
-from suspect_jobs import FAULTS, NODE_COUNTERS, SuspectJob, straggler, suspect
+from suspect_jobs import FAULTS, LATE, NODE_COUNTERS, SINCE, SuspectJob, straggler, suspect
 
 RULES = HERE / 'nccl-exporter.rules.yml'
 ADAPTERS, START_SECONDS = 4, 20
@@ -27,6 +28,12 @@ FILES = {'node_infiniband_symbol_error_total': 'symbol_error', 'node_infiniband_
          'node_infiniband_port_transmit_wait_total': 'port_xmit_wait'}
 SAMPLE = re.compile(r'(\w+)(?:\{(.*)\})? (\S+)$')
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+DCGM_PAGE = HERE / 'tests/dcgm_exporter.prom'
+
+
+def samples_of(page):
+    for name, labels, value in (match.groups() for match in map(SAMPLE.match, page.splitlines()) if match):
+        yield name, dict(LABEL.findall(labels or '')), float(value)
 
 
 class NodeExporter:
@@ -64,8 +71,7 @@ class NodeExporter:
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.1)
-        for name, labels, value in (match.groups() for match in map(SAMPLE.match, text.splitlines()) if match):
-            yield name, dict(LABEL.findall(labels or '')), float(value)
+        return samples_of(text)
 
 
 class ScrapedJob(SuspectJob):
@@ -90,7 +96,35 @@ class ScrapedJob(SuspectJob):
                     self.put(table, index, name, labels | {'job': 'node', 'instance': f'10.0.0.{node}:9100'}, value)
 
 
-class RealNodeExporter(unittest.TestCase):
+class JobWithDcgm(SuspectJob):
+    """As SuspectJob, with the page of a dcgm-exporter for each node. A fault is in the lines of the late rank's GPU."""
+
+    def __init__(self, faults, is_late=True):
+        super().__init__(is_late=is_late, exporters=('node',))
+        self.faults_of_page = faults  # value by name, and what a second adds to it
+        self.page = list(samples_of(DCGM_PAGE.read_text()))
+        uuids = {int(labels['gpu']): labels['UUID'] for _, labels, _ in self.page}
+        self.gpu_uuid = lambda rank: self.on_node(uuids[rank % 4], self.node(rank))
+
+    @staticmethod
+    def on_node(uuid, node):
+        return f'{uuid[:-1]}{node}'
+
+    def add_targets(self, table, index, t):
+        super().add_targets(table, index, t)
+        for node in sorted({self.node(rank) for rank in self.ranks}):
+            for name, labels, value in self.page:
+                uuid = self.on_node(labels['UUID'], node)
+                if uuid == self.gpu_uuid(LATE) and name in self.faults_of_page and t > SINCE:
+                    at_first, a_second = self.faults_of_page[name]
+                    value = at_first + a_second * (t - SINCE)
+                # As Prometheus stores them without honor_labels.
+                own = {f'exported_{key}' if key in ('namespace', 'pod', 'container') else key: label for key, label in labels.items()}
+                if READ_BY_RULES.fullmatch(name):
+                    self.put(table, index, name, own | {'UUID': uuid, 'Hostname': f'gpu-node-{node}', 'job': 'dcgm', 'instance': f'10.0.0.{node}:9400'}, value)
+
+
+class Played(unittest.TestCase):
     def fired(self, job, expected):
         samples = sorted('{' + ','.join(f'{key}="{value}"' for key, value in labels.items()) + '}' for labels in expected)
         firing = 'count by (alertname, nccl_job, uid, comm_name, rank, hostname, gpu, cause) (ALERTS{alertstate="firing"})'
@@ -103,6 +137,32 @@ class RealNodeExporter(unittest.TestCase):
             played = subprocess.run(['promtool', 'test', 'rules', path], capture_output=True, text=True)
         self.assertEqual(played.returncode, 0, played.stdout + played.stderr)
 
+
+class DcgmExporter(Played):
+    FAULTS = {
+        'gpu_clock': {'DCGM_FI_DEV_SM_CLOCK': (1215, 0)},
+        'gpu_throttled': {'DCGM_FI_DEV_CLOCKS_EVENT_REASONS': (4 | 64, 0)},
+        'gpu_xid': {'DCGM_FI_DEV_XID_ERRORS': (79, 0)},
+    }
+    NVLINK = [f'DCGM_FI_DEV_NVLINK_{kind}_ERROR_COUNT_TOTAL' for kind in ('CRC_DATA', 'REPLAY', 'RECOVERY')]
+
+    def test_names_the_gpu_of_the_late_rank(self):
+        for cause, faults in [*self.FAULTS.items(), *(('nvlink_errors', {name: (0, 0.5)}) for name in self.NVLINK)]:
+            with self.subTest(cause, faults=faults):
+                self.fired(JobWithDcgm(faults), straggler() + [suspect(cause)])
+
+    def test_names_all_faults_of_a_gpu(self):
+        faults = {name: fault for of_cause in self.FAULTS.values() for name, fault in of_cause.items()}
+        self.fired(JobWithDcgm(faults), straggler() + [suspect(cause) for cause in self.FAULTS])
+
+    def test_says_nothing_without_a_fault(self):
+        self.fired(JobWithDcgm({}), straggler())
+
+    def test_says_nothing_where_nobody_is_late(self):
+        self.fired(JobWithDcgm(self.FAULTS['gpu_clock'] | self.FAULTS['gpu_xid'], is_late=False), [])
+
+
+class RealNodeExporter(Played):
     def setUp(self):
         stack = contextlib.ExitStack()
         self.addCleanup(stack.close)
