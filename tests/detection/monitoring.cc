@@ -162,6 +162,24 @@ std::string Monitoring::TopCommand(int node) const {
          Local(ports_[static_cast<size_t>(node)]);
 }
 
+std::vector<PagedAlert> Monitoring::Reported(const PagedAlert& alert) const {
+  std::vector<std::string> command{kDaemonPath, "report", "--json",
+                                   "--prometheus=http://" + Local(prometheus_port_)};
+  for (const auto& [flag, label] :
+       {std::pair("--job", "nccl_job"), std::pair("--namespace", "namespace"),
+        std::pair("--uid", "uid")})
+    command.push_back(std::string(flag) + "=" + alert.Label(label));
+  const exporter::Finished answer = exporter::RunToEnd(command);
+  std::vector<PagedAlert> alerts;
+  if (answer.exit_code != 0) throw std::runtime_error("report: " + answer.output);
+  const auto report = nlohmann::json::parse(answer.output);
+  for (const auto& event : report["events"]) {
+    alerts.push_back({.labels = event["labels"]});
+    alerts.back().labels["alertname"] = event["name"];
+  }
+  return alerts;
+}
+
 std::unique_ptr<exporter::ChildProcess> Monitoring::StartPrometheus() const {
   return std::make_unique<exporter::ChildProcess>(std::vector<std::string>{
       rules_.prometheus, "--config.file=" + scratch_.path() + "/prometheus.yml",

@@ -62,6 +62,10 @@ class Monitoring {
   // answer.
   std::optional<std::vector<PagedAlert>> Alerts() const;
 
+  // The alerts in `nccl-exporter report` about the job of `alert`, by Prometheus. Throws
+  // std::runtime_error if the command fails.
+  std::vector<PagedAlert> Reported(const PagedAlert& alert) const;
+
  private:
   void WriteConfiguration() const;
   void AddScrapes(std::ostream& configuration, const std::string& part, double interval_s,

@@ -70,6 +70,7 @@ class Run {
       for (Screen& screen : watched.screens->TakeScreens())
         played.screens.push_back(std::move(screen));
     }
+    CheckReport(faults);
     const Directory directory = EndJobs(played.busy);
     for (const auto& [key, alert] : alerts_) played.alerts.push_back(Named(alert, directory));
     played.verdict =
@@ -90,6 +91,24 @@ class Run {
     busy = monitoring_.Neglected(seconds);
     std::ranges::move(monitoring_.Unanswered(seconds), std::back_inserter(faults));
     return faults;
+  }
+
+  // The report of a job, by Prometheus, names every culprit of a hang that an alert has named.
+  void CheckReport(std::vector<std::string>& faults) const {
+    for (const auto& [key, alert] : alerts_) {
+      const std::string name = alert.Label("alertname");
+      if (name != "NCCLHangCulprit" && name != "NCCLHangMismatchedCall") continue;
+      const auto is_it = [&alert = alert](const PagedAlert& reported) {
+        return std::ranges::all_of(reported.labels, [&](const auto& label) {
+          return alert.Label(label.first) == label.second;
+        });
+      };
+      const std::vector<PagedAlert> reported = monitoring_.Reported(alert);
+      if (std::ranges::any_of(reported, is_it)) continue;
+      std::string text = "not in the report: " + nlohmann::json(alert.labels).dump() + "; it has:";
+      for (const PagedAlert& other : reported) text += ' ' + nlohmann::json(other.labels).dump();
+      faults.push_back(text);
+    }
   }
 
   static void CheckSteps(const nlohmann::json& rank, std::string& busy) {

@@ -23,8 +23,8 @@ class WaitTest : public testing::Test {
   std::string Path(const std::string& name) const { return scratch_.path() + '/' + name; }
 
   void StartDaemon(std::vector<std::string> options = {}, const std::string& time_scale = "100") {
-    options.insert(options.end(),
-                   {"--findings.time-scale=" + time_scale, "--findings.socket="});
+    options.insert(options.end(), {"--findings.time-scale=" + time_scale,
+                                   "--findings.socket=" + Path("findings")});
     daemon_ = std::make_unique<Daemon>(segments_.path(), options);
   }
   std::unique_ptr<exporter::ChildProcess> Job(std::vector<std::string> options) const {
@@ -69,7 +69,7 @@ TEST_F(WaitTest, EndsWithTheHangOfItsJob) {
 TEST_F(WaitTest, EndsWithAKilledRank) {
   StartDaemon();
   const auto job = Job({"--slurm-job-id", "4711", "--kill-rank", "2", "--kill-step", "60"});
-  const auto wait = Wait({"--job=4711", "--timeout=90s"});
+  const auto wait = Wait({"--job=4711", "--timeout=90s"}, "unix:" + Path("findings"));
   EXPECT_EQ(wait->Wait(), 11);
   EXPECT_EQ(json::parse(wait->Output())["culprits"][0]["standing"], "killed");
 }

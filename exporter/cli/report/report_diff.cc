@@ -58,8 +58,8 @@ bool IsBeyondNoise(const Estimate& before, const Estimate& after, double step) {
 std::map<std::string, Estimate> EstimatesOf(const Report& report) {
   if (report.step.empty() || report.measures.empty())
     throw std::runtime_error(fmt::format(
-        "{} has no time per step from {} to {}: too short, or it has no GPU times",
-        report.job.Text(), MomentText(report.from), MomentText(report.to, report.from)));
+        "{} has too few timed steps from {} to {}: take a longer time", report.job.Text(),
+        MomentText(report.from), MomentText(report.to, report.from)));
   std::map<std::string, Estimate> estimates;
   for (const ReportMeasure& measure : report.measures)
     estimates[measure.name] = EstimateOf(measure.seconds);

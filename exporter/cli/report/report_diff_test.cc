@@ -101,7 +101,7 @@ TEST(ReportDiffTest, WhatCannotBeComparedIsRefused) {
       return std::string(wrong.what());
     }
   };
-  EXPECT_THAT(fault({.source = "", .job = {}}, Played(0, 0)), HasSubstr("has no time per step"));
+  EXPECT_THAT(fault({.source = "", .job = {}}, Played(0, 0)), HasSubstr("has too few timed steps"));
   Report other = Played(0, 0);
   other.step = "AllReduce of dp\x1b";
   EXPECT_EQ(fault(Played(0, 0), other),
