@@ -12,6 +12,7 @@ import sys
 import time
 
 DAY_SECONDS = 86400
+NEEDED = {'id', 'kind', 'severity', 'nccl_job', 'namespace', 'uid', 'headline', 'culprits', 'culprits_count'}
 REFUSED = 3  # exit code
 # No list and no pattern of nodes, such as Slurm's node[1-9].
 NODE_NAME = re.compile(r'[A-Za-z0-9][A-Za-z0-9._-]{0,252}')
@@ -56,17 +57,17 @@ def node_of(finding, flags, names_of=no_more_names):
         raise Refusal(f'{kind} is none of {flags.kinds}')
     if severity == 'info' or (kind.startswith('hang_') and severity != 'critical'):
         raise Refusal(f'the finding is {severity}: it may end by itself')
+    nodes = sorted({culprit['host'] for culprit in finding['culprits']})
+    if len(nodes) != 1 or finding['culprits_count'] > flags.most_culprits:
+        raise Refusal(f"{finding['culprits_count']} ranks on {len(nodes)} nodes are named")
+    if not NODE_NAME.fullmatch(nodes[0]) or nodes[0].upper() == 'ALL':
+        raise Refusal(f'{nodes[0]!r} is no name of a node')
     job = job_of(finding)
 
     def is_wanted(name):
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in flags.jobs.split(','))
     if not job or not (is_wanted(job) or any(map(is_wanted, names_of(finding)))):
         raise Refusal(f"job '{job}' is none of {flags.jobs}")
-    nodes = sorted({culprit['host'] for culprit in finding['culprits']})
-    if len(nodes) != 1 or finding['culprits_count'] > flags.most_culprits:
-        raise Refusal(f"{finding['culprits_count']} ranks on {len(nodes)} nodes are named")
-    if not NODE_NAME.fullmatch(nodes[0]) or nodes[0].upper() == 'ALL':
-        raise Refusal(f'{nodes[0]!r} is no name of a node')
     return nodes[0]
 
 
@@ -106,8 +107,10 @@ def run(plan, parser, names_of=no_more_names):
         return 0  # the wait has ended without a finding
     try:
         finding = json.loads(text)
-    except ValueError as wrong:
-        parser.error(f'standard input is no finding of nccl-exporter wait: {wrong}')
+    except ValueError:
+        finding = None
+    if not isinstance(finding, dict) or not NEEDED <= finding.keys():
+        parser.error('standard input is no finding of nccl-exporter wait')
     now = time.time()
     try:
         node = node_of(finding, flags, names_of)

@@ -62,12 +62,12 @@ std::string TimeOutText(const WaitRequest& request, bool has_answered,
   if (!has_answered) return fmt::format("no answer of a daemon in {}: {}", waited, fault);
   std::string text = fmt::format("no finding in {}", waited);
   if (!fault.empty()) return text + "; now " + fault;
+  if (std::ranges::count(request.awaited, Awaited::kHang) == 0) return text;
   const Json findings = FindingsJson(shown.judgement);
   for (size_t i = 0; i < findings.size(); ++i) {
     const Finding& finding = shown.judgement.findings[i];
-    if (IsHang(finding.kind) && finding.severity != Severity::kCritical &&
-        IsWanted(findings[i], request.wanted))
-      return text + ", but a hang that is not critical yet: " + Printable(finding.headline);
+    if (IsHang(finding.kind) && IsWanted(findings[i], request.wanted))
+      return text + "; not critical yet: " + Printable(finding.headline);
   }
   return text;
 }

@@ -146,12 +146,13 @@ TEST_F(WaitingTest, ATimeOutHasItsReason) {
   EXPECT_EQ(Wait({Gone(), Found({})}).reason, "no finding in 60 s");
 }
 
-TEST_F(WaitingTest, ATimeOutHasTheHangThatIsNotCriticalYet) {
+TEST_F(WaitingTest, ATimeOutHasTheWaitThatIsNotCriticalYet) {
   Finding wait = kWait;
-  wait.headline = "Job 4711 hangs.\x1b";
-  const std::string reason =
-      "no finding in 60 s, but a hang that is not critical yet: Job 4711 hangs.?";
-  EXPECT_EQ(Wait({Found({wait})}).reason, reason);
+  wait.headline = "Job 4711 waits.\x1b";
+  EXPECT_EQ(Wait({Found({wait})}).reason, "no finding in 60 s; not critical yet: Job 4711 waits.?");
+  request_.awaited = {Awaited::kKilled, Awaited::kLate};
+  EXPECT_EQ(Wait({Found({wait})}).reason, "no finding in 60 s");
+  request_.awaited = {Awaited::kHang};
   request_.wanted = {{"nccl_job", "4712"}};
   EXPECT_EQ(Wait({Found({wait})}).reason, "no finding in 60 s");
 }

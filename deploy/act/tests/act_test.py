@@ -174,23 +174,31 @@ class Slurm(Folder):
         self.assertLessEqual(len(reason), 200)
         self.assertNotRegex(reason, r'[`$"\n]')
 
-    def test_jobs_may_have_their_names_of_slurm(self):
-        for pattern, is_wanted in (('llm', True), ('4712,resea*', True), ('h100', True), ('4711', True), ('vision', False), ('ann', False)):
+    def test_jobs_may_be_those_of_an_account_or_a_partition(self):
+        for pattern, is_wanted in (('4712,account:resea*', True), ('partition:h100', True), ('4711', True), ('research', False), ('account:h100', False)):
             with self.subTest(pattern):
                 done = self.run_script('act-slurm', finding(), f'--jobs={pattern}', '--drain')
                 self.assertEqual((done.returncode, done.stderr), (0, '') if is_wanted else (limits.REFUSED, f"not done: job '4711' is none of {pattern}\n"))
 
+    def test_a_job_that_slurm_does_not_know_is_left_alone(self):
+        for job, why in (('4700', 'job 4700 is not known: squeue'), ('4701', 'job 4701 does not run')):
+            done = self.run_script('act-slurm', finding(nccl_job=job), '--drain', '--do')
+            self.assertEqual(limits.REFUSED, done.returncode)
+            self.assertIn(f'not done: {why}', done.stderr)
+
     def test_what_is_no_finding_is_refused_in_one_line(self):
-        done = self.run_script('act-slurm', 'no finding in 24 h', '--drain', '--do')
-        self.assertEqual(2, done.returncode)
-        self.assertIn('standard input is no finding of nccl-exporter wait', done.stderr.splitlines()[-1])
+        for text in ('no finding in 24 h', '3', '[]', '{}'):
+            done = self.run_script('act-slurm', text, '--drain', '--do')
+            self.assertEqual(2, done.returncode)
+            self.assertIn('standard input is no finding of nccl-exporter wait', done.stderr.splitlines()[-1])
 
     def test_of_two_that_act_at_once_one_acts(self):
         """The limit of one node a day, by processes that wait for the same history."""
-        given = [finding(nccl_job=str(4711 + number), id=f'{number:016x}') for number in range(6)]
+        given = [finding(f'gpu-node-{6 + number}', nccl_job=str(4711 + number), id=f'{number:016x}') for number in range(2)]
         with concurrent.futures.ThreadPoolExecutor(len(given)) as pool:
-            codes = list(pool.map(lambda one: self.run_script('act-slurm', one, '--drain', '--do').returncode, given))
-        self.assertEqual([0] + [limits.REFUSED] * (len(given) - 1), sorted(codes))
+            done = sorted(pool.map(lambda one: self.run_script('act-slurm', one, '--drain', '--do'), given), key=lambda one: one.returncode)
+        self.assertEqual([0, limits.REFUSED], [one.returncode for one in done])
+        self.assertEqual('not done: 1 nodes were acted on in the last 24 hours\n', done[1].stderr)
         self.assertEqual(1, len(self.scontrol.changes()))
 
     def test_what_slurm_refuses_is_said_and_counts(self):

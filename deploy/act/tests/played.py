@@ -29,9 +29,19 @@ def finding(*hosts, **changes):
 SCONTROL = '''#!/bin/sh
 echo "$@" >>"{log}"
 case "$1 $2" in
-  "show job") echo "JobId=$3 JobName=llm Account=research Partition=h100 UserId=ann(1000) JobState=RUNNING NodeList=gpu-node-[6-7] BatchHost=gpu-node-6" ;;
   "show hostnames") printf 'gpu-node-6\\ngpu-node-7\\n' ;;
   "requeue 13") echo "Requested operation is not supported" >&2; exit 1 ;;
+esac
+'''
+
+
+# As Slurm's: '--noheader --jobs 4711 --format %U|%a|%P|%N'.
+SQUEUE = '''#!/bin/sh
+[ "$1 $2 $4 $5" = "--noheader --jobs --format %U|%a|%P|%N" ] || exit 2
+case "$3" in
+  4700) echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1 ;;
+  4701) ;;
+  *) echo "1000|research|h100|gpu-node-[6-7]" ;;
 esac
 '''
 
@@ -41,9 +51,10 @@ class Scontrol:
 
     def __init__(self, folder):
         self.log = pathlib.Path(folder, 'scontrol.log')
-        script = pathlib.Path(folder, 'scontrol')
-        script.write_text(SCONTROL.format(log=self.log))
-        script.chmod(0o755)
+        for name, text in (('scontrol', SCONTROL.format(log=self.log)), ('squeue', SQUEUE)):
+            script = pathlib.Path(folder, name)
+            script.write_text(text)
+            script.chmod(0o755)
 
     def changes(self):
         lines = self.log.read_text().splitlines() if self.log.exists() else []

@@ -21,6 +21,7 @@ LATE = {'speech': 2, 'vision': 5}  # rank that is late in the job of each team
 STRAGGLERS = 'count by (team, nccl_job, comm_name, rank) (ALERTS{alertname="NCCLStragglerRank", alertstate="firing"})'
 GPUS = 'sum by (team, nccl_job) (job:nccl_job:info)'
 JOBS = 'count by (nccl_job) (job:nccl_job:info)'
+CAUSES = 'count by (team, nccl_job, cause) (job:nccl_lost_gpu_seconds:rate > 0)'
 LOST = 'count by (team, nccl_job) (job:nccl_waiting_gpu_seconds:rate > 0)'
 
 
@@ -60,7 +61,8 @@ class JobLabels(unittest.TestCase):
         of_each = [(job(team), 1) for team in LATE]
         self.assertEqual('', self.complaints(rules, [
             (10, STRAGGLERS, []), (20, STRAGGLERS, named), (20, GPUS, [(job(team), RANKS) for team in LATE]),
-            (20, JOBS, [('nccl_job="42"', 2)]), (20, LOST, of_each)]))
+            (20, JOBS, [('nccl_job="42"', 2)]), (20, LOST, of_each),
+            (20, CAUSES, [(f'{job(team)}, cause="late_rank"', 1) for team in LATE])]))
 
     def test_without_the_label_they_are_one(self):
         """So the other test judges what the label does."""

@@ -2,11 +2,13 @@
 """Cases of the cost of waiting, in GPUs. Each case returns a cluster, a minute, and by query the labels and values that must come out."""
 import suspect_jobs
 from cluster import Cluster
-from jobs import data_parallel, pipeline, tensor_and_data_parallel
+from jobs import beside, data_parallel, pipeline, tensor_and_data_parallel
+from network_jobs import NetworkJob
 
 JOB = 'job:nccl_waiting_gpu_seconds:rate'
 SLOW_TRANSFER = 'job:nccl_slow_transfer_gpu_seconds:rate'
 LOST = 'job:nccl_lost_gpu_seconds:rate'
+FIRING = 'ALERTS{{alertname="{}", alertstate="firing"}}'
 COMMUNICATORS = 'sum by (comm_name) (comm:nccl_waiting_gpu_seconds:rate)'
 WAITED_FOR = 'sum by (global_rank) (comm_rank:nccl_waited_for_gpu_seconds:rate)'
 MINUTE = 8
@@ -52,14 +54,48 @@ def waits_for_a_rank_have_the_cause_late_rank():
 
 
 def waits_for_a_suspected_rank_have_one_cause_of_the_suspects():
+    job = suspect_jobs.with_fault('cpu_wait', 'major_faults')
+    return job, 16, {f'count({LOST} > 0)': [({}, 1)], f'count({LOST}{{cause=~"cpu_wait|major_faults"}} > 0)': [({}, 1)]}
+
+
+def waits_in_a_hang_have_its_cause_though_a_rank_was_suspected():
     job = suspect_jobs.with_fault('cpu_wait')
-    return job, 16, {f'count by (cause) ({LOST} > 0)': [({'cause': 'cpu_wait'}, 1)]}
+    job.hang(job.communicators[0], 60 * 13, [0, 1, 2, 3, 4, 5, 7])
+    return job, 16, of_job(7) | by_cause(hang=7) | {f'count({FIRING.format("NCCLStragglerSuspect")})': [({}, 1)]}
 
 
-def waits_in_a_hang_have_its_cause_though_a_rank_was_late():
-    cluster = late(data_parallel(16))
+def waits_over_a_slow_link_have_its_cause_though_a_rank_is_late():
+    cluster = late(data_parallel(50))
+    cluster.communicators[0].speed = lambda t: 0.4 if t > 2160 else 1
+    return cluster, 50, {f'count by (cause) ({LOST})': [({'cause': cause}, 1) for cause in ('slow_network', 'slow_transfers')],
+                         f'count({FIRING.format("NCCLStragglerRank")})': [({}, 1)]}
+
+
+def waits_for_a_slow_adapter_have_the_cause_slow_network():
+    cluster = NetworkJob(8, 2, 22)
+    cluster.wire = lambda rank, t: 4 if rank == 3 and t > 600 else 1
+    return cluster, 21, by_cause(slow_network=0)
+
+
+def waits_for_a_late_node_have_the_cause_late_rank():
+    cluster = data_parallel(20, 4)
+    cluster.late = lambda rank, t: 0.1 if cluster.node(rank) == 2 else 0
+    return cluster, 20, by_cause(late_rank=12 * 0.1)
+
+
+def each_job_has_causes_of_its_own():
+    cluster = data_parallel(20)
+    other = beside(cluster, {'nccl_job': '43'})
+    late(cluster)
+    other.hang(other.communicators[0], 60 * 10, [0, 1, 2, 3, 4, 5, 7])
+    return cluster, 16, {LOST: [(LABELS | {'cause': 'late_rank'}, 7 * 0.2), (LABELS | {'nccl_job': '43', 'cause': 'hang'}, 7)]}
+
+
+def a_job_keeps_its_names_and_what_it_loses_if_its_rank_0_is_gone():
+    cluster = data_parallel(30)
+    cluster.scraped = lambda node, t: node != 0 or t < 720
     cluster.hang(cluster.communicators[0], 60 * 10, [0, 1, 2, 3, 4, 5, 7])
-    return cluster, 15, of_job(7) | by_cause(hang=7)
+    return cluster, 29, {'count by (nccl_job) (job:nccl_job:info)': [({'nccl_job': '42'}, 1)], f'count by (cause) ({LOST} > 0)': [({'cause': 'hang'}, 1)]}
 
 
 def a_late_rank_costs_the_same_by_rules_and_by_the_page():

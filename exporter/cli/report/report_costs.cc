@@ -55,13 +55,18 @@ Costs CostsOf(const AskSamples& ask, const std::string& by, const SampleLabels& 
   sum(info, [](CostRow& row, const Sample& job) { row.gpu_seconds += job.value * kStep; });
   if (rows.empty())
     throw std::runtime_error("there is no job in this time, or no rule records job:nccl_job:info");
-  sum(fmt::format(
-          "(job:nccl_lost_gpu_seconds:rate{{{}}} > 0) * on ({}) group_left ({}) (0 * {} + 1)",
-          matchers, kJobList, kNames, info),
+  // Rules may distinguish jobs by more labels than the names are joined by.
+  sum(fmt::format("sum by ({0}, cause) (job:nccl_lost_gpu_seconds:rate{{{1}}}) * on ({0}) "
+                  "group_left ({2}) topk by ({0}) (1, 0 * {3} + 1)",
+                  kJobList, matchers, kNames, info),
       [](CostRow& row, const Sample& job) {
+        row.knows_losses = true;
+        if (job.value <= 0) return;
         row.lost_seconds += job.value * kStep;
         row.causes[job.Label("cause")] += job.value * kStep;
       });
+  if (!fleet.knows_losses)
+    throw std::runtime_error("no rule records job:nccl_lost_gpu_seconds:rate in this time");
   Costs costs{.time = time, .rows = {std::move(fleet)}};
   for (auto& [name, row] : rows) {
     row.name = name;
@@ -84,10 +89,14 @@ std::string CostsText(const Costs& costs, size_t columns) {
     std::string by_cause;
     for (const auto& [lost, cause] : causes)
       by_cause += (by_cause.empty() ? "" : ", ") + cause + ' ' + GpuTimeText(-lost);
+    const std::string unknown = "-";
     table.rows.push_back(
-        {row.name.empty() ? "-" : Printable(row.name), GpuTimeText(row.gpu_seconds),
-         GpuTimeText(row.lost_seconds), PercentText(row.lost_seconds / row.gpu_seconds),
-         PercentText(row.lost_seconds / costs.rows.front().gpu_seconds), std::move(by_cause)});
+        {row.name.empty() ? unknown : Printable(row.name), GpuTimeText(row.gpu_seconds),
+         row.knows_losses ? GpuTimeText(row.lost_seconds) : unknown,
+         row.knows_losses ? PercentText(row.lost_seconds / row.gpu_seconds) : unknown,
+         row.knows_losses ? PercentText(row.lost_seconds / costs.rows.front().gpu_seconds)
+                          : unknown,
+         std::move(by_cause)});
   }
   return SpanText(costs.time.from, costs.time.to) + "\n\n" +
          TableText(Trimmed(std::move(table), kMostLines), columns);
@@ -98,7 +107,7 @@ std::string CostsJson(const Costs& costs) {
   for (const CostRow& row : costs.rows)
     rows.push_back({{"name", row.name},
                     {"gpu_seconds", row.gpu_seconds},
-                    {"lost_seconds", row.lost_seconds},
+                    {"lost_seconds", row.knows_losses ? nlohmann::json(row.lost_seconds) : nullptr},
                     {"causes", row.causes}});
   return JsonLine({{"schema", kReportSchema},
                    {"from", costs.time.from},

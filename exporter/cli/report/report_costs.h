@@ -14,6 +14,7 @@ namespace nccl_exporter::exporter {
 struct CostRow {
   std::string name;  // empty: not known
   double gpu_seconds = 0;
+  bool knows_losses = false;  // not without GPU times
   double lost_seconds = 0;
   std::map<std::string, double> causes = {};  // as job:nccl_lost_gpu_seconds:rate has them
 };

@@ -45,7 +45,8 @@ class ReportCostsTest : public testing::Test {
     if (query.starts_with("sum_over_time((job:nccl_job:info{cluster=\"a\"})["))
       return {Hours(JobOf("1", "speech", "ann"), 192), Hours(JobOf("2", "speech", "bob"), 96),
               Hours(JobOf("3", "vision", "ann"), 192)};
-    if (!query.starts_with("sum_over_time(((job:nccl_lost_gpu_seconds:rate{cluster=\"a\"} > 0)"))
+    if (has_older_rules_ ||
+        query.find("(job:nccl_lost_gpu_seconds:rate{cluster=\"a\"})") == std::string::npos)
       return {};
     return {Hours(With(JobOf("3", "vision", "ann"), "slow_transfers"), 1),
             Hours(With(JobOf("3", "vision", "ann"), "hang"), 8),
@@ -56,6 +57,7 @@ class ReportCostsTest : public testing::Test {
 
   std::vector<std::string> queries_;
   bool is_empty_ = false;
+  bool has_older_rules_ = false;
 };
 
 TEST_F(ReportCostsTest, HoursAreByTeamAndCauseAndTheFleetComesFirst) {
@@ -90,7 +92,8 @@ TEST_F(ReportCostsTest, TextAndJson) {
             "speech  288 GPU h   3.5 GPU h  1.2 %   0.7 %  cpu_wait 2 GPU h, late_rank 1 GPU h, "
             "uneven_work 30 GPU min\n");
   EXPECT_THAT(CostsText({.time = {}, .rows = {{.name = "all", .gpu_seconds = 11'552 * 3600.0}}}, 0),
-              HasSubstr("all  11552 GPU h  0 GPU s  0.0 %   0.0 %\n"));
+              HasSubstr("all  11552 GPU h     -      -       -\n"))
+      << "without GPU times";
   const auto json = nlohmann::json::parse(CostsJson(Of("team")));
   EXPECT_EQ(json["to"], kNow);
   EXPECT_EQ(json["from"], kNow - kDay);
@@ -112,6 +115,11 @@ TEST_F(ReportCostsTest, LongTimesAreAskedForByTheDay) {
               ElementsAre(Pair("sum_over_time((job:nccl_job:info[86399s:60s])", kNow - 1.5 * kDay),
                           Pair("sum_over_time((job:nccl_job:info[86399s:60s])", kNow - 0.5 * kDay),
                           Pair("sum_over_time((job:nccl_job:info[43199s:60s])", kNow)));
+}
+
+TEST_F(ReportCostsTest, WhatIsNotRecordedIsNot0) {
+  has_older_rules_ = true;
+  EXPECT_THROW(By("team"), std::runtime_error);
 }
 
 TEST_F(ReportCostsTest, WithoutJobsItFails) {

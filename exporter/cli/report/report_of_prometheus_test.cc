@@ -308,6 +308,7 @@ TEST(MomentTest, ATimeSpanEndsNow) {
   EXPECT_EQ(length({.since = std::chrono::hours(1)}), 3600);
   EXPECT_EQ(length({.from = kNow - 60, .to = kNow - 30}), 30);
   EXPECT_THROW(length({.from = kNow + 60}), std::runtime_error);
+  EXPECT_THROW(length({.from = 0}), std::runtime_error) << "longer than three years";
 }
 
 }  // namespace

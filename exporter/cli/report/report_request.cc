@@ -19,6 +19,7 @@ namespace nccl_exporter::exporter {
 namespace {
 
 constexpr double kDay = 86400;
+constexpr double kMostSeconds = 3 * 366 * kDay;  // costs are asked for by the day
 
 // Nothing unless `text` is all of the format.
 std::optional<double> TimeIn(const std::string& text, const char* format, std::tm day) {
@@ -59,6 +60,8 @@ TimeSpan TimeOf(const ReportRequest& request, double now) {
   time.to = std::min(time.to, now);
   if (!(time.from < time.to))
     throw std::runtime_error("there is no time between the begin and the end, or it is to come");
+  if (time.seconds() > kMostSeconds)
+    throw std::runtime_error("the time is longer than three years");
   return time;
 }
 
