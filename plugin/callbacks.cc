@@ -44,7 +44,7 @@ abi::Result Process::RefuseChannel(Handle task, uint32_t channel) {
 }
 
 // An operation that nobody follows has no ticket, and its network time counts none the less.
-void* Process::StartProxyOperation(void* task, int pid, bool is_send) {
+void* Process::StartProxyOperation(void* task, int pid, bool is_send, bool begins_later) {
   if (communicators_.Salt() == 0) return nullptr;
   if (pid != pid_) return CountLoss(Loss::kForeignProcess), nullptr;
   const Handle handle = Handle::From(task);
@@ -55,7 +55,8 @@ void* Process::StartProxyOperation(void* task, int pid, bool is_send) {
     return CountLoss(Loss::kUnknownHandle), nullptr;
   }
   const bool is_followed = has_ticket && communicator->source() == TimingSource::kProxy &&
-                           communicator->StartProxy(handle.Ticket());
+                           (begins_later ? communicator->AwaitsProxy(handle.Ticket())
+                                         : communicator->StartProxy(handle.Ticket()));
   NetworkTimer* const network = communicator->network();
   if (network == nullptr || !handle.NetworkFlag())
     return is_followed ? handle.As(HandleKind::kProxyOperation).Pointer() : nullptr;
@@ -64,6 +65,17 @@ void* Process::StartProxyOperation(void* task, int pid, bool is_send) {
   const HandleKind kind =
       is_followed ? HandleKind::kTimedProxyOperation : HandleKind::kNetworkOperation;
   return handle.WithNetworkBits(kind, key).Pointer();
+}
+
+void Process::BeginProxyOperation(void* proxy_operation) {
+  const Handle handle = Handle::From(proxy_operation);
+  const HandleKind kind = communicators_.KindOf(handle);
+  const bool is_timed = kind == HandleKind::kTimedProxyOperation;
+  if (!is_timed && kind != HandleKind::kProxyOperation) return;
+  Communicator* const owner = communicators_.OwnerOf(handle);
+  if (owner == nullptr) return;  // its stop is counted
+  if (!is_timed) return owner->BeginProxy(handle.Ticket());
+  owner->BeginProxy(NetworkTimer::TicketOf(handle.NetworkBits()), NetworkTimer::kTicketMask);
 }
 
 void Process::RecordProxyOperation(void* proxy_operation, int state, uint64_t sum_of_bytes,

@@ -76,8 +76,8 @@ struct Adapter {
   }
 
   NCCL_EXPORTER_EVENT StartProxyOp(void** handle, const Descriptor& d) {
-    *handle =
-        Process::Get()->StartProxyOperation(d.parentObj, d.proxyOp.pid, d.proxyOp.isSend == 1);
+    *handle = Process::Get()->StartProxyOperation(d.parentObj, d.proxyOp.pid, d.proxyOp.isSend == 1,
+                                                  kHasTimeStamps);
     return abi::kSuccess;
   }
 
@@ -167,6 +167,8 @@ abi::Result RecordEventState(void* handle, int state, abi::StateArgs* args) {
     if (args != nullptr) process->StampKernelChannel(handle, args->pTimer);
     return abi::kSuccess;
   }
+  if (kHasTimeStamps && state == abi::kStateProxyOpInProgress)
+    return process->BeginProxyOperation(handle), abi::kSuccess;
   if constexpr (kHasProxySteps) {
     const bool is_of_step =
         (abi::kFirstStateProxyStep <= state && state <= abi::kLastStateProxyStep) ||

@@ -160,7 +160,8 @@ void* Process::InitOwn(const InitRequest& request, int* mask, bool is_chained) {
   Locked locked(&lock_);
   if (mode_ == Mode::kOff && !is_chained) return nullptr;
   const EventPolicy& policy = Decide(request, mask);
-  const int chained = is_chained ? chain_.Grant(request, policy) : 0;
+  // All communicators share the mask, also those that it follows.
+  const int chained = chain_.pool() != nullptr ? chain_.Grant(request, policy) : 0;
   if (mode_ == Mode::kOff) return __atomic_store_n(mask, chained, __ATOMIC_RELAXED), nullptr;
   NoteJob(request);
   Loss why = Loss::kNoFreeCommunicatorSlot;
@@ -236,7 +237,7 @@ Handle Process::OpenSlot(uint32_t index, const InitRequest& request, const Event
   slot->ranks = RanksIn(request);
   slot->nodes = request.nodes > 0 ? static_cast<uint64_t>(request.nodes) : 0;
   slot->has_identity = request.is_known ? 1 : 0;
-  CopyText(slot->name, sizeof(slot->name), request.name);
+  CopyUncertainText(slot->name, sizeof(slot->name), request.name);
   const GpuIdentity gpu = FindGpu(ProcessEnvironment);
   slot->gpu_index = static_cast<uint64_t>(gpu.index + 1);
   CopyText(slot->gpu_uuid, sizeof(slot->gpu_uuid), gpu.uuid);

@@ -62,7 +62,9 @@ class Process {
   // With a GPU time (API v4 and later), or dated here.
   template <bool kHasTimeStamp>
   abi::Result StartKernelChannel(void** handle, void* task, uint32_t channel, uint64_t gpu_ns);
-  void* StartProxyOperation(void* task, int pid, bool is_send);
+  // `begins_later`: BeginProxyOperation() will say that it has begun (API v4 and later).
+  void* StartProxyOperation(void* task, int pid, bool is_send, bool begins_later);
+  void BeginProxyOperation(void* proxy_operation);
   void* StartProxyStep(void* proxy_operation, int step);
   void RecordProxyStep(void* step, int state, uint64_t bytes);
   // API v2 and v3.

@@ -153,12 +153,14 @@ std::string ClockText(int64_t realtime_ns) {
   return text.size() > kDay + kClock ? text.substr(kDay, kClock) + " UTC" : text;
 }
 
-std::string BytesText(uint64_t bytes) {
-  constexpr std::array kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
+std::string BytesText(uint64_t bytes) { return BytesText(static_cast<double>(bytes)); }
+
+std::string BytesText(double bytes) {
+  constexpr std::array kUnits{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   size_t unit = 0;
-  double value = static_cast<double>(bytes);
+  double value = bytes;
   for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
 }
 
 std::string Capital(std::string_view text) {

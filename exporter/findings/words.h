@@ -79,6 +79,7 @@ std::string AgeText(int64_t then_ns, int64_t now_ns);
 std::string ClockText(int64_t realtime_ns);
 // "1.5 MiB", in powers of 1024 as NCCL's sizes are; "512 B" below.
 std::string BytesText(uint64_t bytes);
+std::string BytesText(double bytes);  // a sum may be of more than 64 bits
 std::string Capital(std::string_view text);
 // "1 rank", "7 ranks".
 std::string CountText(uint64_t count, std::string_view singular);

@@ -20,11 +20,16 @@ using collector::TracedOperation;
 // sound after any number of passes; more make them closer.
 constexpr int kMostPasses = 64;
 
-// An operation takes less than this, and so does its delivery, against the median of its clock.
-// Others have the time stamps of something else, or hang: they bound no clock.
+// The delivery of an operation takes less than this, against the median of its clock. Others have
+// the time stamps of something else: they bound no clock.
 constexpr int64_t kPlausibleNs = 60'000'000'000;
 
 }  // namespace
+
+bool IsPlausibleDuration(const TracedOperation& operation) {
+  const int64_t duration_ns = operation.stop_ns - operation.start_ns;
+  return duration_ns < kPlausibleNs || duration_ns <= operation.delivered_ns - operation.call_ns;
+}
 
 ClockAlignment::ClockAlignment(const TracedNodes& nodes) : nodes_(nodes) {
   NumberClocks();
@@ -62,7 +67,7 @@ bool ClockAlignment::IsPlausible(const TracedOperation& operation, size_t clock)
   const int64_t delivery_ns = operation.delivered_ns - operation.stop_ns;
   const NodeTrace& node = nodes_[clocks_[clock].node];
   return operation.start_ns <= operation.stop_ns && operation.call_ns <= operation.delivered_ns &&
-         operation.stop_ns - operation.start_ns < kPlausibleNs &&
+         IsPlausibleDuration(operation) &&
          std::abs(delivery_ns - clocks_[clock].usual_delivery_ns) < kPlausibleNs &&
          operation.delivered_ns < node.end_ns + kPlausibleNs;
 }

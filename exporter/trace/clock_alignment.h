@@ -54,6 +54,9 @@ struct Meeting {
   std::vector<Participation> members;
 };
 
+// Whether its time stamps may be its own: it took less than a minute, or than it was in flight.
+bool IsPlausibleDuration(const collector::TracedOperation& operation);
+
 class ClockAlignment {
  public:
   // `nodes` outlive this object. The axis is CLOCK_MONOTONIC of the first node. Throws nothing.

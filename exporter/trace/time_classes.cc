@@ -15,12 +15,12 @@ using collector::TracedInFlight;
 using collector::TracedOperation;
 
 // Longer ones have time stamps of something else; no sum of them overflows.
-constexpr int64_t kMostOperationNs = 60'000'000'000;
+constexpr int64_t kMostOperationNs = 3'600'000'000'000;
 
 double DurationNs(const TracedOperation& operation) {
   const int64_t duration_ns = operation.stop_ns - operation.start_ns;
-  return static_cast<double>(duration_ns < kMostOperationNs ? std::max<int64_t>(duration_ns, 0)
-                                                            : 0);
+  const bool is_its_own = duration_ns < kMostOperationNs && IsPlausibleDuration(operation);
+  return static_cast<double>(is_its_own ? std::max<int64_t>(duration_ns, 0) : 0);
 }
 
 // A communicator on all nodes.

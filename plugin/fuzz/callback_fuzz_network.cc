@@ -66,6 +66,7 @@ void Player::PlayNetwork(Member& member) {
   const bool is_sound = bytes_.OneIn(2);
   void* proxy = Start(member.version, member.context, event);
   network_.Keep(proxy);
+  if (!bytes_.OneIn(8)) Begin(member.version, proxy);
   if (OursOf(proxy) == nullptr) return;
   const uint64_t losses = session_.LossesOfAll();
   const uint64_t counted = session_.NetworkOperationsOf(member);

@@ -59,6 +59,7 @@ class Player {
   void PlayNull();
   void StrayEvent(void* context, uint64_t type);
   Member::Started& ChooseOperation(Member& member);
+  void Begin(int version, void* proxy);
   void ReportInOrder(Member& member);
   void StartParts(Member& member);
   void PlayNetwork(Member& member);

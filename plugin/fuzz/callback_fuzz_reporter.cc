@@ -28,6 +28,13 @@ Member::Started& Player::ChooseOperation(Member& member) {
   return member.operations[index % member.operations.size()];
 }
 
+// The network transport takes up a proxy operation.
+void Player::Begin(int version, void* proxy) {
+  if (version < 4) return;
+  TableOf(version).Record(proxy, abi::kStateProxyOpInProgress, nullptr);
+  ++callbacks_;
+}
+
 // As NCCL reports when nothing is wrong: in order, all channels at the same time, between the call
 // and now.
 void Player::ReportInOrder(Member& member) {
@@ -46,6 +53,7 @@ void Player::ReportInOrder(Member& member) {
   for (uint32_t channel = 0; channel < channels; ++channel) {
     event.channel = static_cast<uint8_t>(channel);
     parts[channel] = Start(member.version, member.context, event);
+    if (member.reports_proxy) Begin(member.version, parts[channel]);
   }
   AdvanceClock(200);
   abi::StateArgs arguments{.pTimer = ClockNs()};
@@ -70,6 +78,7 @@ void Player::StartParts(Member& member) {
     void* part = Start(member.version, member.context, event);
     owners_[parts_.count % owners_.size()] = member.reports_proxy ? 0 : member.id;
     parts_.Keep(part);
+    if (member.reports_proxy && !bytes_.OneIn(8)) Begin(member.version, part);
     if (bytes_.OneIn(8)) continue;  // its stop comes later, or never
     if (!bytes_.OneIn(32)) Record(member.version, part, ChooseGpuTime());
     Stop(member.version, part);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/identity/identity.h"
 
+#include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 
@@ -25,6 +28,30 @@ void CopyText(char* field, size_t size, const char* text) {
   }
   if (length > 0) std::memcpy(field, text, length);
   std::memset(field + length, 0, size - length);
+}
+
+void CopyUncertainText(char* field, size_t size, const char* text) {
+  constexpr size_t kPage = 4096, kMost = 128;
+  char copy[kMost + 1] = "";
+  size_t done = 0;
+  int ends[2];
+  if (text != nullptr && pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0) {
+    while (done < kMost && (done == 0 || copy[done - 1] != '\0')) {
+      const uintptr_t from = reinterpret_cast<uintptr_t>(text) + done;
+      const size_t part = std::min(kMost - done, kPage - from % kPage);  // the next may be missing
+      const auto bytes = static_cast<long>(part);
+      if (syscall(SYS_write, ends[1], from, part) != bytes ||
+          syscall(SYS_read, ends[0], copy + done, part) != bytes) {
+        done = 0;
+        break;
+      }
+      done += strnlen(copy + done, part - 1) + 1;
+    }
+    close(ends[0]);
+    close(ends[1]);
+  }
+  copy[done] = '\0';
+  CopyText(field, size, copy);
 }
 
 // A name that fills the field has no NUL there: Linux has names of up to 64 bytes, and nodes may

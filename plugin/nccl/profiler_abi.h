@@ -36,6 +36,10 @@ inline constexpr int kFirstStateProxyStep = 9, kLastStateProxyStep = 12,
                      kStateProxyStepSendPeerWait = 20;
 // Those of a proxy operation (API v1 to v3): 0 to 7.
 inline constexpr int kLastStateProxyOp = 7;
+// Its only state from API v4 on: the network transport has taken it up. Its start event comes when
+// it is queued, from all transports, and CollNet stops none (2.30.7 proxy.cc :434, transport/net.cc
+// :1315, :1511, transport/coll_net.cc).
+inline constexpr int kStateProxyOpInProgress = 19;
 
 // Events. A number behind a name is the first version that has this form. `Word`: a number in v1, a
 // text from v2 on.

@@ -178,11 +178,19 @@ inline void Communicator::JoinLaunch(Operation& operation, uint64_t ticket,
   StoreRelaxed(operation.launch, whole);
 }
 
+// Whether it has joined that launch. A launch may have more operations than there are entries.
+inline bool IsOfLaunch(const Operation& operation, uint64_t launch_ticket) {
+  return launch_ticket != 0 &&
+         (LoadRelaxed(operation.launch) & Handle::kTicketMask) == launch_ticket;
+}
+
 // Returns the ticket; 0 if the ring is full of operations that are truly in flight.
 inline uint64_t Communicator::TakeEntry(const OperationStart& start, uint32_t first_item) {
   const uint64_t ticket = NextTicket(next_operation_, true);
   Operation& operation = At(ticket);
-  if (PhaseOf(LoadAcquire(operation.state)) != Phase::kFree && !IsFreed(operation)) return 0;
+  if (PhaseOf(LoadAcquire(operation.state)) != Phase::kFree &&
+      (IsOfLaunch(operation, start.launch) || !IsFreed(operation)))
+    return 0;
   // Without an event of its call (NCCL_ENQUEUE_REARCH_ENABLE=1) its own event may come after the
   // kernel has ended.
   const bool is_call_missing = start.has_call_events && !start.call_is_bound;

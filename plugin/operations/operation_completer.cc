@@ -11,6 +11,8 @@ constexpr uint64_t kQuietNs = 1'000'000'000;
 constexpr uint64_t kSweepSteps = 4;  // a bounded piece of work at each event
 // Channels are reported independently of each other, but not by so many launches apart.
 constexpr uint64_t kLaunchesApart = 64;
+// A launch in flight is looked at no more often: it may have as many members as there are entries.
+constexpr uint64_t kLookNs = 100'000;
 
 }  // namespace
 
@@ -131,7 +133,11 @@ bool OperationCompleter::IsFreed(Operation& operation) {
   if (launch_ticket == 0) {
     EndIfOver(operation, ticket, now_ns);
   } else if (LoadAcquire(launch.ticket) == launch_ticket) {
+    if (LoadRelaxed(vain_launch_) == launch_ticket && now_ns < LoadRelaxed(vain_ns_) + kLookNs)
+      return false;
     EndIfOver(launch, now_ns);
+    StoreRelaxed(vain_launch_, launch_ticket);
+    StoreRelaxed(vain_ns_, now_ns);
   } else if (CompareExchange(operation.state, PhaseWord(ticket, Phase::kDone),
                              PhaseWord(ticket, Phase::kFree))) {
     recorder().CountLoss(Loss::kOperationAbandoned);  // its launch was recorded without it
@@ -156,8 +162,12 @@ void OperationCompleter::EndIfOver(Operation& operation, uint64_t ticket, uint64
   // Between two of its channels a running operation looks as if it were over.
   const bool is_over =
       progress == Progress::kAllStopped && !LoadRelaxed(operation.channels_are_exact);
-  if (is_over || CannotBeSeen(operation, progress) || LoadRelaxed(latest_) > ticket)
-    Resolve(operation, ticket, now_ns);
+  // By proxies later operations begin while this one runs: sends and receives have connections of
+  // their own.
+  const bool has_run = source() == TimingSource::kProxy && progress == Progress::kRunning
+                           ? LoadRelaxed(latest_done_order_) > OrderOf(operation, ticket)
+                           : LoadRelaxed(latest_) > ticket;
+  if (is_over || CannotBeSeen(operation, progress) || has_run) Resolve(operation, ticket, now_ns);
 }
 
 }  // namespace nccl_exporter::plugin

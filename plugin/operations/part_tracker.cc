@@ -64,19 +64,28 @@ void PartTracker::EndChannels(Operation& operation, uint64_t abbreviated) {
   Sweep(now_ns);
 }
 
+bool PartTracker::AwaitsProxy(uint64_t abbreviated) {
+  const uint64_t state = LoadAcquire(At(abbreviated).state);
+  if (IsActive(state, abbreviated)) return true;
+  return CountStray(state, abbreviated), false;
+}
+
 bool PartTracker::StartProxy(uint64_t abbreviated) {
+  if (!AwaitsProxy(abbreviated)) return false;
+  return BeginProxy(abbreviated), true;
+}
+
+void PartTracker::BeginProxy(uint64_t abbreviated, uint64_t mask) {
   Operation& operation = At(abbreviated);
   const uint64_t state = LoadAcquire(operation.state);
-  if (!IsActive(state, abbreviated)) return CountStray(state, abbreviated), false;
   const uint64_t ticket = TicketOf(state);
+  if ((ticket & mask) != abbreviated || PhaseOf(state) != Phase::kActive) return;
   const uint64_t now_ns = NowNs();
   if (LoadRelaxed(operation.parts_ticket) != ticket) BeginParts(operation, ticket);
   CountProxyPart(operation, ticket, kOneAnnounced, now_ns);
-  // NCCL hands the proxy operations of a launch over together: now those of every earlier launch
-  // have come.
+  // Those of a launch are handed over together: now those of every earlier launch have come.
   NoteLatest(operation, ticket);
   Sweep(now_ns);
-  return true;
 }
 
 void PartTracker::StopProxy(uint64_t abbreviated, uint64_t mask) {
@@ -91,6 +100,7 @@ void PartTracker::StopProxy(uint64_t abbreviated, uint64_t mask) {
   }
   const uint64_t now_ns = NowNs();
   CountProxyPart(operation, ticket, kOneDone, now_ns);
+  NoteProxyDone(operation, ticket);
   Sweep(now_ns);
 }
 

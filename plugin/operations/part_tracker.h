@@ -27,8 +27,12 @@ class PartTracker : public OperationCompleter {
   void StampChannel(uint64_t ticket, uint32_t channel, uint64_t time_ns);
   void StopChannel(uint64_t ticket, uint32_t channel);
 
+  // Proxy operations. One that begins later counts from then on: the operation may have none that
+  // the network transport takes up. False: it is refused.
+  bool AwaitsProxy(uint64_t ticket);
   bool StartProxy(uint64_t ticket);
-  // By the bits `mask` of the ticket.
+  // By the bits `mask` of the ticket. One whose operation is over is left to its stop.
+  void BeginProxy(uint64_t abbreviated, uint64_t mask = Handle::kTicketMask);
   void StopProxy(uint64_t abbreviated, uint64_t mask = Handle::kTicketMask);
 
  private:

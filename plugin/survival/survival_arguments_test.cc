@@ -259,9 +259,12 @@ TEST_F(ArgumentSurvival, Survives23_NameThatIsGoneAfterInitAndNameWithoutAnEndIn
     const std::string longest(500, 'x');
     Caller<kVersion> second({.name = longest.c_str()});
     munmap(memory, 2 * page);
+    Caller<kVersion> split(
+        {.name = name});  // the pointer of its parent's, as without a configuration
     caller.Run();
     second.Run();
     caller.Finalize();
+    EXPECT_STREQ(Segment().Slot(2)->name, "");
     EXPECT_STREQ(Segment().Slot(0)->name, "pipe");
     EXPECT_EQ(std::string(Segment().Slot(1)->name), std::string(127, 'x'));
     EXPECT_EQ(Segment().Timed(), 1u);

@@ -201,7 +201,14 @@ class Caller {
     return kHasKernels ? Start(event) : nullptr;
   }
   void* Proxy(void* operation) { return Proxy(operation, pid_); }
+  // The network transport takes it up at once.
   void* Proxy(void* operation, pid_t pid, bool is_send = true, int peer = 0) {
+    void* const proxy = Queue(operation, pid, is_send, peer);
+    if (kHasGpuTimes && proxy != nullptr) Record(proxy, abi::kStateProxyOpInProgress, nullptr);
+    return proxy;
+  }
+  void* Queue(void* operation) { return Queue(operation, pid_); }
+  void* Queue(void* operation, pid_t pid, bool is_send = true, int peer = 0) {
     Descriptor event = Event(abi::kProxyOp, operation);
     event.rank = rank_;
     event.proxyOp = {pid, 0, peer, 4, 1 << 19, is_send ? 1 : 0};

@@ -212,25 +212,75 @@ TEST_F(HandleSurvival, Survives09_ProxyOpWithoutAStopAndItsHandleUsedAgain) {
   InEveryVersion([&]<int kVersion>() {
     setenv("NCCL_EXPORTER_KERNEL_TIMING", "off", 1);
     Caller<kVersion> caller;
-    constexpr uint64_t kOperations = 3000;
-    void* first = nullptr;
+    constexpr uint64_t kOperations = 3000, kEach = 7;
+    void* lost = nullptr;
     for (uint64_t i = 0; i < kOperations; ++i) {
       void* proxy = caller.Proxy(caller.Announce());
-      if (first == nullptr) first = proxy;
+      if (i % kEach != 0) caller.Stop(proxy);
+      if (lost == nullptr) lost = proxy;
     }
-    caller.Stop(first);  // the pooled slot still held it
-    caller.Stop(caller.Proxy(caller.Announce()));
+    caller.Stop(lost);  // the pooled slot still held it
     caller.Finalize();
     const View view = Segment();
-    EXPECT_EQ(view.Started(), kOperations + 1);
-    EXPECT_EQ(view.Completed(), view.Lost(Loss::kOperationAbandoned) + 1)
-        << "the one that was seen to end, and those that were overtaken";
-    EXPECT_EQ(view.Timed(), 0u);
+    EXPECT_EQ(view.Started(), kOperations);
+    EXPECT_EQ(view.Completed() + view.Lost(Loss::kIncompleteAtFinalize), kOperations);
     EXPECT_EQ(view.InFlight(), 0u);
     EXPECT_EQ(view.Lost(Loss::kOperationAbandoned) + view.Lost(Loss::kIncompleteAtFinalize),
-              kOperations);
+              (kOperations + kEach - 1) / kEach);
     EXPECT_EQ(view.Lost(Loss::kStaleHandle), 1u);
     EXPECT_EQ(view.Lost(Loss::kInFlightFull), 0u) << "those that are overtaken make room";
+  });
+}
+
+// None of them has ended: those that are followed show the hang, and none is given up for another.
+TEST_F(HandleSurvival, KeepsTheFirstOperationsOfAHangThoughManyFollow) {
+  InEveryVersion([&]<int kVersion>() {
+    setenv("NCCL_EXPORTER_KERNEL_TIMING", "off", 1);
+    Caller<kVersion> caller;
+    constexpr uint64_t kOperations = 600;
+    for (uint64_t i = 0; i < kOperations; ++i) caller.Proxy(caller.Announce());
+    const View view = Segment();
+    EXPECT_EQ(view.Started(), kOperations);
+    EXPECT_EQ(view.Completed(), 0u);
+    EXPECT_EQ(view.Lost(Loss::kOperationAbandoned), 0u);
+    EXPECT_EQ(view.Lost(Loss::kInFlightFull), kOperations - layout::kInFlightEntries);
+  });
+}
+
+// CollNet and NVLS: their proxy operations are announced, and neither begin nor end.
+TEST_F(HandleSurvival, OperationsOfTransportsThatReportNothingAreUnseenAndBlockNoOthers) {
+  InEach<4, 5, 6, 7>([&]<int kVersion>() {
+    setenv("NCCL_EXPORTER_KERNEL_TIMING", "off", 1);
+    Caller<kVersion> caller;
+    constexpr uint64_t kOperations = 2000;
+    for (uint64_t i = 0; i < kOperations; ++i) {
+      void* operation = caller.Announce();
+      caller.Queue(operation);
+      if (i % 2 != 0) caller.Stop(caller.Proxy(operation));
+    }
+    const View view = Segment();
+    EXPECT_EQ(view.Started(), kOperations);
+    EXPECT_GE(view.Completed(), kOperations - layout::kInFlightEntries);
+    EXPECT_EQ(view.Lost(Loss::kOperationAbandoned), 0u);
+    EXPECT_EQ(view.Lost(Loss::kInFlightFull), 0u);
+  });
+}
+
+// More than there are entries: the first are followed, and none is over before the launch runs.
+TEST_F(HandleSurvival, ALaunchOfManyOperationsEndsNoneOfItsOwn) {
+  InEach<4>([&]<int kVersion>() {
+    setenv("NCCL_EXPORTER_KERNEL_TIMING", "off", 1);
+    Caller<kVersion> caller;
+    constexpr uint64_t kOperations = 2046;
+    void* group = caller.Group();
+    for (uint64_t i = 0; i < kOperations; ++i)
+      caller.Operation({.function = "Send", .peer = static_cast<int>(2 + i % 5)}, nullptr, group);
+    caller.Stop(group);
+    const View view = Segment();
+    EXPECT_EQ(view.Started("Send"), kOperations);
+    EXPECT_EQ(view.Completed("Send"), 0u);
+    EXPECT_EQ(view.Lost(Loss::kInFlightFull), kOperations - layout::kInFlightEntries);
+    EXPECT_EQ(view.Lost(Loss::kStaleHandle), 0u);
   });
 }
 

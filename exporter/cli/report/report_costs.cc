@@ -66,7 +66,9 @@ Costs CostsOf(const AskSamples& ask, const std::string& by, const SampleLabels& 
         row.causes[job.Label("cause")] += job.value * kStep;
       });
   if (!fleet.knows_losses)
-    throw std::runtime_error("no rule records job:nccl_lost_gpu_seconds:rate in this time");
+    throw std::runtime_error(
+        "no losses are known in this time: no job has GPU times, or no rule records "
+        "job:nccl_lost_gpu_seconds:rate");
   Costs costs{.time = time, .rows = {std::move(fleet)}};
   for (auto& [name, row] : rows) {
     row.name = name;

@@ -28,6 +28,7 @@ constexpr const char* kLeastWaitedFor = "0.05";
 constexpr size_t kMostRanks = 100;
 
 // Labels of nccl_rank_info that ranks, nodes and communicators have of their own.
+constexpr const char* kSoonBefore = "1h";  // counters at the begin of the time
 constexpr std::array kOfRank{"comm",       "comm_name",  "rank",          "timing_source",
                              "gpu_uuid",   "pci_bus_id", "timing_reason", "adapter",
                              "local_rank", "job",        "part",          "slurm_step_id",
@@ -173,7 +174,7 @@ void Asked::AddWaiting(Report& report) const {
              step_))
     report.waited_for.push_back({.name = "",
                                  .labels = rank.labels,
-                                 .times = TimesOf(rank.points, kLookback),
+                                 .times = TimesOf(rank.points, std::max(kLookback, 1.5 * step_)),
                                  .gpu_seconds = TotalOf(rank.points, step_)});
   std::ranges::stable_sort(report.waited_for, std::ranges::greater(), &ReportEvent::gpu_seconds);
   if (report.waited_for.size() > kMostRanks) report.waited_for.resize(kMostRanks);
@@ -189,15 +190,19 @@ void Asked::AddEvents(Report& report) const {
     return ask_(fmt::format("ALERTS{{alertstate=\"firing\",{}}}{}", matchers, LongRange()), until_);
   };
   Samples alerts = ask("alertname=~\"NCCL.+\"," + matchers_);
-  // Two users or clusters may have a target of one name.
+  // Two users or clusters may have a target of one name. A namespace is that of the daemon.
   const auto is_of_another = [&](const Sample& alert) {
     return !targets.contains(alert.Label("instance")) ||
-           std::ranges::any_of(job_.labels, [&](const auto& label) {
-             const std::string& value = alert.Label(label.first);
-             return !value.empty() && value != label.second;
+           std::ranges::any_of(std::array{"cluster", "uid"}, [&](const char* label) {
+             const std::string& value = alert.Label(label);
+             return !value.empty() && value != LabelIn(job_.labels, label);
            });
   };
-  for (Sample& alert : ask("alertname=~\"NCCLExporter(Down|SeriesDropped|SegmentsUnusable)\"")) {
+  // Those of the whole fleet, so a point a minute.
+  const double step = std::max(60.0, (until_ - time_.from) / kSearchPoints);
+  for (Sample& alert : Steps("ALERTS{alertstate=\"firing\","
+                             "alertname=~\"NCCLExporter(Down|SeriesDropped|SegmentsUnusable)\"}",
+                             step, until_)) {
     if (is_of_another(alert) ||
         std::ranges::find(alerts, alert.labels, &Sample::labels) != alerts.end())
       continue;
@@ -211,7 +216,7 @@ void Asked::AddEvents(Report& report) const {
     report.events.push_back({.name = name,
                              .severity = severity,
                              .labels = alert.labels,
-                             .times = TimesOf(alert.points, kLookback)});
+                             .times = TimesOf(alert.points, std::max(kLookback, 1.5 * step))});
   }
   std::ranges::stable_sort(report.events, {}, &ReportEvent::begin);
 }
@@ -220,7 +225,11 @@ Samples Asked::Counted(const std::string& names, const std::string& labels) cons
   const std::string series = fmt::format("{{__name__=~\"{}\",{}}}", names, matchers_);
   const std::string sum = fmt::format("sum by (__name__, {})", labels);
   Samples counts = ask_(fmt::format("{} (last_over_time({}{}))", sum, series, LongRange()), until_);
-  const Samples before = ask_(fmt::format("{} ({})", sum, series), time_.from);
+  // Of the same series, where a scrape at the begin may have failed.
+  const Samples before =
+      ask_(fmt::format("{} (last_over_time({}[{}] offset {}ms) and last_over_time({}{}))", sum,
+                       series, kSoonBefore, Milliseconds(until_ - time_.from), series, LongRange()),
+           until_);
   for (Sample& sample : counts) {
     const auto was = std::ranges::find(before, sample.labels, &Sample::labels);
     if (was != before.end()) sample.value = std::max(0.0, sample.value - was->value);
@@ -251,9 +260,10 @@ void Asked::AddTraffic(Report& report) const {
   }
   const std::string busy = fmt::format("nccl_collective_busy_seconds_total{{{}}}", matchers_);
   const std::string by_rank = fmt::format(
-      "sum by (comm, comm_name, collective, rank) (last_over_time({0}{1}) - (({0} offset {2}ms) or "
-      "0 * last_over_time({0}{1})))",
-      busy, LongRange(), Milliseconds(until_ - time_.from));
+      "sum by (comm, comm_name, collective, rank) (last_over_time({0}{1}) - "
+      "(last_over_time({0}[{3}] "
+      "offset {2}ms) or 0 * last_over_time({0}{1})))",
+      busy, LongRange(), Milliseconds(until_ - time_.from), kSoonBefore);
   const auto each = [&](const char* what) {
     return ask_(fmt::format("{} by (comm, comm_name, collective) ({})", what, by_rank), until_);
   };

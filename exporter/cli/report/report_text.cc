@@ -7,7 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include "exporter/findings/words.h"
@@ -97,7 +98,7 @@ ReportTable TrafficTable(const Report& report) {
     const bool is_timed = row.timed_operations > 0;
     table.rows.push_back({Printable(row.comm_name), Printable(row.collective),
                           row.ranks == 0 ? "" : std::to_string(row.ranks),
-                          CountText(row.operations), BytesText(static_cast<uint64_t>(row.bytes)),
+                          CountText(row.operations), BytesText(row.bytes),
                           is_timed ? GpuTimeText(row.busy_seconds) : "-",
                           is_timed && row.least_seconds > 0 ? PercentText(row.waiting_share()) : "",
                           is_timed ? DurationText(row.busy_seconds / row.timed_operations) : "",
@@ -136,20 +137,32 @@ std::string BeginOf(const ReportEvent& event) {
   return event.name == "NCCLStragglerSuspect" ? "a late rank, and at the same time " : "";
 }
 
-// One for each hang and suspect, findings by their own sentence.
+// One for each hang and suspect and each time of it, findings by their own sentence. Two severities
+// have one sentence, and so have culprits of one finding.
 void AddSentences(const Report& report, std::vector<std::string>& sentences) {
-  std::set<std::string> said;  // two severities have one sentence, and culprits of one finding
+  std::vector<std::string> order;
+  std::map<std::string, std::vector<std::pair<double, double>>> times;
   for (const ReportEvent& event : report.events) {
-    if (BeginOf(event).empty() || event.times.empty() || said.size() == kMostSentences) continue;
+    if (BeginOf(event).empty() || event.times.empty()) continue;
     std::vector<std::string> about{Printable(LabelIn(event.labels, "cause")),
                                    PlaceOf(event.labels)};
     std::erase(about, "");
     const std::string sentence = event.text.empty()
                                      ? fmt::format("{}{}.", BeginOf(event), fmt::join(about, ", "))
                                      : PrintablePath(event.text);
-    if (said.insert(sentence).second)
-      sentences.push_back(fmt::format("{} to {}: {}", MomentText(event.begin(), report.from),
-                                      MomentText(event.end(), report.from), sentence));
+    if (!times.contains(sentence)) order.push_back(sentence);
+    std::ranges::copy(event.times, std::back_inserter(times[sentence]));
+  }
+  size_t said = 0;
+  for (const std::string& sentence : order) {
+    std::vector<std::pair<double, double>>& all = times[sentence];
+    std::ranges::sort(all);
+    for (size_t i = 0; i < all.size() && said < kMostSentences; ++said) {
+      auto [begin, end] = all[i];
+      for (++i; i < all.size() && all[i].first <= end; ++i) end = std::max(end, all[i].second);
+      sentences.push_back(fmt::format("{} to {}: {}", MomentText(begin, report.from),
+                                      MomentText(end, report.from), sentence));
+    }
   }
 }
 
