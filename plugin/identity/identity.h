@@ -16,9 +16,9 @@ inline constexpr char kPluginVersion[] = "0.1.0";
 // Copies at most size - 1 bytes of `text` (nullptr: nothing), ends with NUL, and never cuts a UTF-8
 // character in two.
 void CopyText(char* field, size_t size, const char* text);
-// The same of at most 128 bytes that may not be mapped any more: the kernel reads them first, and
-// then the text is empty. A communicator that is split with no configuration has the pointer of its
-// parent's name, which the program may have freed (NCCL 2.30.7 init.cc :2244, :2442).
+// Copies at most 128 bytes of a text that may not be mapped any more, in which case it is empty:
+// the kernel reads it first. A communicator that is split with no configuration has the pointer of
+// its parent's name, which the program may have freed (NCCL 2.30.7 init.cc :2244, :2442).
 void CopyUncertainText(char* field, size_t size, const char* text);
 
 // Fills pid, uid, host name, executable, identity pairs and version of a header that is not

@@ -225,7 +225,7 @@ Samples Asked::Counted(const std::string& names, const std::string& labels) cons
   const std::string series = fmt::format("{{__name__=~\"{}\",{}}}", names, matchers_);
   const std::string sum = fmt::format("sum by (__name__, {})", labels);
   Samples counts = ask_(fmt::format("{} (last_over_time({}{}))", sum, series, LongRange()), until_);
-  // Of the same series, where a scrape at the begin may have failed.
+  // A scrape at the begin may have failed, and other series may have ended before.
   const Samples before =
       ask_(fmt::format("{} (last_over_time({}[{}] offset {}ms) and last_over_time({}{}))", sum,
                        series, kSoonBefore, Milliseconds(until_ - time_.from), series, LongRange()),
@@ -261,8 +261,7 @@ void Asked::AddTraffic(Report& report) const {
   const std::string busy = fmt::format("nccl_collective_busy_seconds_total{{{}}}", matchers_);
   const std::string by_rank = fmt::format(
       "sum by (comm, comm_name, collective, rank) (last_over_time({0}{1}) - "
-      "(last_over_time({0}[{3}] "
-      "offset {2}ms) or 0 * last_over_time({0}{1})))",
+      "(last_over_time({0}[{3}] offset {2}ms) or 0 * last_over_time({0}{1})))",
       busy, LongRange(), Milliseconds(until_ - time_.from), kSoonBefore);
   const auto each = [&](const char* what) {
     return ask_(fmt::format("{} by (comm, comm_name, collective) ({})", what, by_rank), until_);
