@@ -25,7 +25,8 @@ std::string MissingDirectories(const std::vector<std::string>& paths) {
     if (directory.state != "missing") return "";
     text += (text.empty() ? "cannot read " : ", ") + directory.path;
   }
-  return text + ": " + std::strerror(ENOENT) + "; --segment.dir names others";
+  return text + ": " + std::strerror(ENOENT) +
+         (paths.size() > 1 ? "; --segment.dir names others" : "");
 }
 
 }  // namespace

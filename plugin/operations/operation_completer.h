@@ -41,8 +41,9 @@ class OperationCompleter : public LaunchRecorder {
   }
   // A proxy operation of it is done, so its kernel runs, and those of earlier launches have ended.
   void NoteProxyDone(const Operation& operation, uint64_t ticket) {
-    const uint64_t order = OrderOf(operation, ticket);
-    if (order > LoadRelaxed(latest_done_order_)) StoreRelaxed(latest_done_order_, order);
+    if (ticket <= LoadRelaxed(latest_done_)) return;
+    StoreRelaxed(latest_done_, ticket);
+    StoreRelaxed(latest_done_order_, OrderOf(operation, ticket));
   }
   bool IsBehind() const { return LoadRelaxed(oldest_) < LoadRelaxed(latest_); }
   // Ends operations of which no event is expected any more, from the oldest on, some at each event.
@@ -75,7 +76,9 @@ class OperationCompleter : public LaunchRecorder {
   // The highest ticket that NoteLatest was given, and its order.
   alignas(64) AtomicU64 latest_{0};
   AtomicU64 latest_order_{0};
-  AtomicU64 latest_done_order_{0};  // the highest that NoteProxyDone was given
+  // Those that NoteProxyDone was given.
+  AtomicU64 latest_done_{0};
+  AtomicU64 latest_done_order_{0};
   // The launch that IsFreed() found in flight last, and when.
   AtomicU64 vain_launch_{0};
   AtomicU64 vain_ns_{0};

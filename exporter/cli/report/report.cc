@@ -64,7 +64,11 @@ std::vector<ReportFact> FactsOf(FactTable table) {
 }
 
 std::string NameOf(const ReportTraffic& traffic) {
-  return traffic.collective + " of " + traffic.comm_name;
+  constexpr size_t kIdDigits = 16;
+  const std::string& name = traffic.comm_name;
+  const bool is_id = name.empty() || (name.size() == kIdDigits &&
+                                      name.find_first_not_of("0123456789abcdef") == name.npos);
+  return traffic.collective + " of " + (is_id ? "communicators without a name" : name);
 }
 
 const ReportTraffic* RarestOf(const Report& report) {

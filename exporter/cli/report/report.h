@@ -109,7 +109,7 @@ struct Report {
 using FactTable = std::map<std::string, std::map<std::string, std::vector<std::string>>>;
 // As Report::facts.
 std::vector<ReportFact> FactsOf(FactTable table);
-// "AllReduce of dp".
+// "AllReduce of dp". All communicators without a name have one: their ids are new in each run.
 std::string NameOf(const ReportTraffic& traffic);
 // The rarest that is regular: an operation of it is a step where no steps are known. Null without.
 const ReportTraffic* RarestOf(const Report& report);

@@ -86,11 +86,20 @@ void AddMeasures(double steps, Report& report) {
   report.step = steps > 0 ? "step" : NameOf(*rarest);
   if (steps <= 0) steps = rarest->operations / static_cast<double>(rarest->ranks);
   report.measures.push_back({report.step, {(report.to - report.from) / steps}});
+  struct Sums {
+    double transfer = 0, waiting = 0, rows = 0;
+  };
+  std::map<std::string, Sums> by_name;
   for (const ReportTraffic& row : report.traffic) {
     if (row.least_seconds <= 0) continue;
-    const double all = row.busy_seconds / static_cast<double>(row.ranks);
-    report.measures.push_back({"transfer in " + NameOf(row), {row.least_seconds / steps}});
-    report.measures.push_back({"waiting in " + NameOf(row), {(all - row.least_seconds) / steps}});
+    Sums& sums = by_name[NameOf(row)];
+    sums.transfer += row.least_seconds / steps;
+    sums.waiting += (row.busy_seconds / static_cast<double>(row.ranks) - row.least_seconds) / steps;
+    ++sums.rows;
+  }
+  for (const auto& [name, sums] : by_name) {
+    report.measures.push_back({"transfer in " + name, {sums.transfer / sums.rows}});
+    report.measures.push_back({"waiting in " + name, {sums.waiting / sums.rows}});
   }
 }
 

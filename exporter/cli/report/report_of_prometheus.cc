@@ -89,15 +89,8 @@ class Asked {
   double step_ = 1;
 };
 
-// Sets the name to that of communicators which have one, and to "/" and the id of the others.
-constexpr const char* kByName =
-    "label_replace(label_join({}, \"comm_name\", \"/\", \"comm_name\", \"comm\"), "
-    "\"comm_name\", \"$1\", \"comm_name\", \"(.+)/[0-9a-f]*\")";
-
 std::string NameOfCommunicator(const Sample& sample) {
-  const std::string& name = sample.Label("comm_name");
-  if (name.empty()) return sample.Label("comm");
-  return name.substr(name.starts_with('/') ? 1 : 0);
+  return sample.Label(sample.Label("comm_name").empty() ? "comm" : "comm_name");
 }
 
 std::vector<Point> SumOf(const Samples& samples) {
@@ -320,8 +313,7 @@ void Asked::AddMeasures(Report& report) const {
                                         rate("nccl_collective_busy_seconds_total"));
   const std::string least = fmt::format("min {} ({})", by, ranks);
   const auto per_step = [&](const std::string& of_communicators) {
-    return fmt::format("avg by (comm_name, collective) ({}) / scalar({})",
-                       fmt::format(kByName, of_communicators), steps);
+    return fmt::format("avg by (comm_name, collective) ({}) / scalar({})", of_communicators, steps);
   };
   add("transfer in ", per_step(least));
   add("waiting in ", per_step(fmt::format("avg {} ({}) - {}", by, ranks, least)));
