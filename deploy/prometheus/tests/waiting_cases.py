@@ -19,7 +19,7 @@ def of_job(gpus):
     return {JOB: [(LABELS, gpus)]}
 
 
-def by_cause(**gpus):
+def by_cause(gpus):
     return {LOST: [(LABELS | {'cause': cause}, lost) for cause, lost in gpus.items()]}
 
 
@@ -41,16 +41,16 @@ def a_slow_link_costs_the_time_of_transfers_beyond_that_of_the_past():
     """16 ranks move data for 2.5 % of the time, and for 6.25 % on a link that has 0.4 of its speed."""
     cluster = data_parallel(50)
     cluster.communicators[0].speed = lambda t: 0.4 if t > 2160 else 1
-    return cluster, 50, {SLOW_TRANSFER: [(LABELS, 16 * (0.0625 - 0.025))], JOB: [(LABELS, 0)]} | by_cause(
-        slow_network=0, slow_transfers=16 * (0.0625 - 0.025))
+    return cluster, 50, {SLOW_TRANSFER: [(LABELS, 16 * (0.0625 - 0.025))], JOB: [(LABELS, 0)]} | by_cause({
+        'slow_network': 0, 'slow_transfers': 16 * (0.0625 - 0.025)})
 
 
 def waits_have_no_cause_before_an_alert_fires():
-    return late(tensor_and_data_parallel(2)), 2, by_cause(uneven_work=15 * 0.2)
+    return late(tensor_and_data_parallel(2)), 2, by_cause({'uneven_work': 15 * 0.2})
 
 
 def waits_for_a_rank_have_the_cause_late_rank():
-    return late(tensor_and_data_parallel(16)), 16, by_cause(late_rank=15 * 0.2)
+    return late(tensor_and_data_parallel(16)), 16, by_cause({'late_rank': 15 * 0.2})
 
 
 def waits_for_a_suspected_rank_have_one_cause_of_the_suspects():
@@ -61,7 +61,7 @@ def waits_for_a_suspected_rank_have_one_cause_of_the_suspects():
 def waits_in_a_hang_have_its_cause_though_a_rank_was_suspected():
     job = suspect_jobs.with_fault('cpu_wait')
     job.hang(job.communicators[0], 60 * 13, [0, 1, 2, 3, 4, 5, 7])
-    return job, 16, of_job(7) | by_cause(hang=7) | {f'count({FIRING.format("NCCLStragglerSuspect")})': [({}, 1)]}
+    return job, 16, of_job(7) | by_cause({'hang': 7}) | {f'count({FIRING.format("NCCLStragglerSuspect")})': [({}, 1)]}
 
 
 def waits_over_a_slow_link_have_its_cause_though_a_rank_is_late():
@@ -74,13 +74,13 @@ def waits_over_a_slow_link_have_its_cause_though_a_rank_is_late():
 def waits_for_a_slow_adapter_have_the_cause_slow_network():
     cluster = NetworkJob(8, 2, 22)
     cluster.wire = lambda rank, t: 4 if rank == 3 and t > 600 else 1
-    return cluster, 21, by_cause(slow_network=0)
+    return cluster, 21, by_cause({'slow_network': 0})
 
 
 def waits_for_a_late_node_have_the_cause_late_rank():
     cluster = data_parallel(20, 4)
     cluster.late = lambda rank, t: 0.1 if cluster.node(rank) == 2 else 0
-    return cluster, 20, by_cause(late_rank=12 * 0.1)
+    return cluster, 20, by_cause({'late_rank': 12 * 0.1})
 
 
 def each_job_has_causes_of_its_own():
