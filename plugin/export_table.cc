@@ -167,8 +167,6 @@ abi::Result RecordEventState(void* handle, int state, abi::StateArgs* args) {
     if (args != nullptr) process->StampKernelChannel(handle, args->pTimer);
     return abi::kSuccess;
   }
-  if (kHasTimeStamps && state == abi::kStateProxyOpInProgress)
-    return process->BeginProxyOperation(handle), abi::kSuccess;
   if constexpr (kHasProxySteps) {
     const bool is_of_step =
         (abi::kFirstStateProxyStep <= state && state <= abi::kLastStateProxyStep) ||
@@ -178,6 +176,7 @@ abi::Result RecordEventState(void* handle, int state, abi::StateArgs* args) {
     if (!kHasTimeStamps && is_of_operation && args != nullptr)
       return RecordProxyOp(handle, state, args);
   }
+  if (kHasTimeStamps && state == abi::kStateProxyOpInProgress) process->BeginProxyOperation(handle);
   return abi::kSuccess;
 }
 

@@ -25,7 +25,8 @@ struct Costs {
 };
 
 // `by`: "team", which is the job's label or its Slurm account, "user" or "job". `wanted` has labels
-// of the jobs. Throws std::runtime_error with one line if there is no job.
+// of the jobs. Throws std::runtime_error with one line if there is no job, or no losses
+// are known.
 Costs CostsOf(const AskSamples& ask, const std::string& by, const SampleLabels& wanted,
               const TimeSpan& time);
 

@@ -179,10 +179,21 @@ void Asked::AddEvents(Report& report) const {
        Ask(fmt::format("group by (instance) (last_over_time(nccl_process_halted{{{}}}{}))",
                        matchers_, Range())))
     targets.insert(target.Label("instance"));
-  const auto ask = [&](const std::string& matchers) {
-    return ask_(fmt::format("ALERTS{{alertstate=\"firing\",{}}}{}", matchers, LongRange()), until_);
+  const auto add = [&](Sample alert, double gap) {
+    const std::string name = alert.Label("alertname"), severity = alert.Label("severity");
+    for (const char* const label : {"__name__", "alertstate", "alertname", "severity", "job"})
+      alert.labels.erase(label);
+    for (const auto& [label, value] : job_.labels) alert.labels.erase(label);
+    report.events.push_back({.name = name,
+                             .severity = severity,
+                             .labels = alert.labels,
+                             .times = TimesOf(alert.points, gap)});
   };
-  Samples alerts = ask("alertname=~\"NCCL.+\"," + matchers_);
+  const Samples alerts =
+      ask_(fmt::format("ALERTS{{alertstate=\"firing\",alertname=~\"NCCL.+\",{}}}{}", matchers_,
+                       LongRange()),
+           until_);
+  for (const Sample& alert : alerts) add(alert, kLookback);
   // Two users or clusters may have a target of one name. A namespace is that of the daemon.
   const auto is_of_another = [&](const Sample& alert) {
     return !targets.contains(alert.Label("instance")) ||
@@ -191,25 +202,15 @@ void Asked::AddEvents(Report& report) const {
              return !value.empty() && value != LabelIn(job_.labels, label);
            });
   };
-  // Those of the whole fleet, so a point a minute.
+  // Alerts of the whole fleet, so a point a minute, or fewer of a long time.
   const double step = std::max(60.0, (until_ - time_.from) / kSearchPoints);
-  for (Sample& alert : Steps("ALERTS{alertstate=\"firing\","
-                             "alertname=~\"NCCLExporter(Down|SeriesDropped|SegmentsUnusable)\"}",
-                             step, until_)) {
-    if (is_of_another(alert) ||
-        std::ranges::find(alerts, alert.labels, &Sample::labels) != alerts.end())
-      continue;
-    alerts.push_back(std::move(alert));
-  }
-  for (Sample& alert : alerts) {
-    const std::string name = alert.Label("alertname"), severity = alert.Label("severity");
-    for (const char* const label : {"__name__", "alertstate", "alertname", "severity", "job"})
-      alert.labels.erase(label);
-    for (const auto& [label, value] : job_.labels) alert.labels.erase(label);
-    report.events.push_back({.name = name,
-                             .severity = severity,
-                             .labels = alert.labels,
-                             .times = TimesOf(alert.points, std::max(kLookback, 1.5 * step))});
+  for (const Sample& alert :
+       Steps("ALERTS{alertstate=\"firing\","
+             "alertname=~\"NCCLExporter(Down|SeriesDropped|SegmentsUnusable)\"}",
+             step, until_)) {
+    if (!is_of_another(alert) &&
+        std::ranges::find(alerts, alert.labels, &Sample::labels) == alerts.end())
+      add(alert, std::max(kLookback, 1.5 * step));
   }
   std::ranges::stable_sort(report.events, {}, &ReportEvent::begin);
 }
