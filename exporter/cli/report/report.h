@@ -26,13 +26,13 @@ inline constexpr std::string_view kReportSchema = "2.0";
 struct ReportTraffic {
   std::string comm_name;   // or the id of one without a name
   std::string collective;  // or Send, Recv
-  uint64_t ranks = 0;      // that were seen in it
+  uint64_t ranks = 0;      // that were seen in it, of each communicator
   double operations = 0;
   double timed_operations = 0;
   double bytes = 0;
   double busy_seconds = 0;  // waiting included
-  // Time of the rank with the least, which waits least; the mean of several communicators. 0 for
-  // sends.
+  // Mean time of a rank without its waits, which is that of the rank of its communicator with the
+  // least. Ranks without times have none; 0 for sends.
   double least_seconds = 0;
 
   // Share of the time that its ranks waited.

@@ -160,34 +160,34 @@ void OfNode::AddTime(Report& report) const {
 }
 
 void OfNode::AddTraffic(Report& report) const {
-  std::map<std::pair<std::string, size_t>, std::pair<ReportTraffic, size_t>> rows;
+  std::map<std::pair<std::string, size_t>, ReportTraffic> rows;
   for (const auto& [key, ranks] : communicators_) {
     const std::string& name = ranks.front().communicator->name;
     for (size_t i = 0; i < kFunctionCount; ++i) {
       const std::string of = name.empty() ? fmt::format("{:016x}", key.id) : name;
-      std::vector<double> seconds;
+      std::vector<double> seconds;  // of the ranks that have times
       for (const RankOnNode& rank : ranks) {
         const collector::SizeClassSnapshot counts = CountsOf(*rank.communicator, i);
         if (!counts.IsUsed()) continue;
-        ReportTraffic& row = rows[{of, i}].first;
+        ReportTraffic& row = rows[{of, i}];
         row.operations += static_cast<double>(counts.operations);
         row.timed_operations += static_cast<double>(counts.timed_operations);
         row.bytes += static_cast<double>(counts.bytes);
-        seconds.push_back(static_cast<double>(counts.busy_ns) / 1e9);
-        row.busy_seconds += seconds.back();
+        const double busy = static_cast<double>(counts.busy_ns) / 1e9;
+        row.busy_seconds += busy;
+        if (kFunctions[i].is_point_to_point) continue;
+        ++row.ranks;
+        if (busy > 0) seconds.push_back(busy);
       }
-      if (seconds.empty() || kFunctions[i].is_point_to_point) continue;
-      auto& [row, communicators] = rows[{of, i}];
-      row.ranks += seconds.size();
-      row.least_seconds += std::ranges::min(seconds);
-      ++communicators;
+      if (!seconds.empty())
+        rows[{of, i}].least_seconds +=
+            std::ranges::min(seconds) * static_cast<double>(seconds.size());
     }
   }
-  for (auto& [kind, counted] : rows) {
-    auto& [row, communicators] = counted;
+  for (auto& [kind, row] : rows) {
     row.comm_name = kind.first;
     row.collective = kFunctions[kind.second].name;
-    row.least_seconds /= static_cast<double>(std::max<size_t>(communicators, 1));
+    row.least_seconds /= static_cast<double>(std::max<uint64_t>(row.ranks, 1));
     report.traffic.push_back(std::move(row));
   }
   std::ranges::stable_sort(report.traffic, std::ranges::greater(), &ReportTraffic::busy_seconds);

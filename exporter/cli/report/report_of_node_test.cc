@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "exporter/cli/report/report_text.h"
 #include "exporter/findings/testing/hand_made_node.h"
 #include "proto/loss.h"
@@ -64,6 +66,26 @@ TEST_F(ReportOfNodeTest, RanksWaitForTheOneWithTheLeastTime) {
   EXPECT_EQ(report.traffic[0].bytes, 4.0 * (1 << 30));
   EXPECT_EQ(report.traffic[0].busy_seconds, 1300);
   EXPECT_EQ(report.traffic[0].least_seconds, 100);
+}
+
+// Regressions: a rank without times made all others' time a wait, and communicators of one name
+// counted alike, however many ranks they have.
+TEST_F(ReportOfNodeTest, EachCommunicatorOfANameWaitsForItsOwnLeastRank) {
+  HandMadeNode node(5);
+  node.AddCommunicator("dp", {0, 1, 2});
+  node.AddCommunicator("dp", {3, 4});
+  const std::array<uint64_t, 5> seconds{400, 400, 0, 100, 100};
+  for (size_t i = 0; i < 5; ++i)
+    node.Of(i, "dp").functions.Change(static_cast<size_t>(Function::kAllReduce)).sizes[3] = {
+        .operations = 1000,
+        .timed_operations = seconds[i] > 0 ? 1000u : 0u,
+        .busy_ns = seconds[i] * 1000000000};
+  const Report report = ReportOfNode(node.node, {}, JobsOf(node.node).at(0), {}, "node-1");
+  ASSERT_EQ(report.traffic.size(), 1u);
+  EXPECT_EQ(report.traffic[0].ranks, 5u);
+  EXPECT_EQ(report.traffic[0].busy_seconds, 1000);
+  EXPECT_EQ(report.traffic[0].least_seconds, 200);
+  EXPECT_EQ(report.traffic[0].waiting_share(), 0);
 }
 
 // Regression: the slot that communicators without one share was a GPU of its own.

@@ -233,7 +233,7 @@ Samples Asked::Counted(const std::string& names, const std::string& labels) cons
 }
 
 void Asked::AddTraffic(Report& report) const {
-  std::map<std::pair<std::string, std::string>, std::pair<ReportTraffic, double>> rows;
+  std::map<std::pair<std::string, std::string>, ReportTraffic> rows;
   const auto row_of = [&](const Sample& sample) -> auto& {
     const std::string& name = sample.Label("__name__");
     const std::string collective = name.starts_with("nccl_p2p_send")   ? "Send"
@@ -245,7 +245,7 @@ void Asked::AddTraffic(Report& report) const {
        Counted("nccl_(collective|p2p_send|p2p_recv)_(operations|timed_operations|bytes|busy_"
                "seconds)_total",
                "comm, comm_name, collective")) {
-    ReportTraffic& row = row_of(sample).first;
+    ReportTraffic& row = row_of(sample);
     const std::string& name = sample.Label("__name__");
     (name.ends_with("_bytes_total")              ? row.bytes
      : name.ends_with("_busy_seconds_total")     ? row.busy_seconds
@@ -257,20 +257,16 @@ void Asked::AddTraffic(Report& report) const {
       "sum by (comm, comm_name, collective, rank) (last_over_time({0}{1}) - "
       "(last_over_time({0}[{3}] offset {2}ms) or 0 * last_over_time({0}{1})))",
       busy, LongRange(), Milliseconds(until_ - time_.from), kSoonBefore);
-  const auto each = [&](const char* what) {
-    return ask_(fmt::format("{} by (comm, comm_name, collective) ({})", what, by_rank), until_);
-  };
-  for (const Sample& sample : each("min")) {
-    auto& [row, communicators] = row_of(sample);
-    row.least_seconds += std::max(0.0, sample.value);
-    ++communicators;
-  }
-  for (const Sample& sample : each("count"))
-    row_of(sample).first.ranks += static_cast<uint64_t>(std::max(0.0, sample.value));
-  for (auto& [kind, counted] : rows) {
-    auto& [row, communicators] = counted;
+  const std::string by = "by (comm, comm_name, collective)";
+  // Ranks without times do not wait.
+  for (const Sample& sample :
+       ask_(fmt::format("min {0} ({1} > 0) * count {0} ({1} > 0)", by, by_rank), until_))
+    row_of(sample).least_seconds += sample.value;
+  for (const Sample& sample : ask_(fmt::format("count {} ({})", by, by_rank), until_))
+    row_of(sample).ranks += static_cast<uint64_t>(std::max(0.0, sample.value));
+  for (auto& [kind, row] : rows) {
     std::tie(row.comm_name, row.collective) = kind;
-    row.least_seconds /= std::max(communicators, 1.0);
+    row.least_seconds /= static_cast<double>(std::max<uint64_t>(row.ranks, 1));
     if (row.operations > 0) report.traffic.push_back(std::move(row));
   }
   std::ranges::stable_sort(report.traffic, std::ranges::greater(), &ReportTraffic::busy_seconds);
@@ -310,7 +306,7 @@ void Asked::AddMeasures(Report& report) const {
   }
   if (report.measures.empty()) report.step.clear();
   const std::string by = "by (comm, comm_name, collective)";
-  const std::string ranks = fmt::format("sum by (comm, comm_name, collective, rank) ({})",
+  const std::string ranks = fmt::format("sum by (comm, comm_name, collective, rank) ({}) > 0",
                                         rate("nccl_collective_busy_seconds_total"));
   const std::string least = fmt::format("min {} ({})", by, ranks);
   const auto per_step = [&](const std::string& of_communicators) {

@@ -159,10 +159,10 @@ TEST_F(ReportOfPrometheusTest, TrafficIsCountedInTheTimeByCommunicatorAndFunctio
   count("nccl_collective_bytes_total", 1 << 20);
   count("nccl_collective_busy_seconds_total", 80);
   Add(kTraffic, {{"__name__", "nccl_p2p_send_operations_total"}, {"comm", "2"}}, 7);
-  // Two communicators of one name.
+  // Two communicators of one name, of 3 and 5 GPU seconds for each rank.
   for (const char* const comm : {"1", "3"}) {
     const SampleLabels labels{{"comm", comm}, {"comm_name", "dp"}, {"collective", "AllReduce"}};
-    Add(kLeast, labels, comm == std::string("1") ? 3 : 5);
+    Add(kLeast, labels, comm == std::string("1") ? 12 : 20);
     Add("count by (comm, comm_name, collective)", labels, 4);
   }
   const ReportAnswer answer = Ask();
