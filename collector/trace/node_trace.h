@@ -66,6 +66,9 @@ struct TracedCommunicator {
   std::vector<TracedOperation> operations;  // in the order of their completion
   std::vector<TracedInFlight> in_flight;    // at the end of the window, oldest first
   bool in_flight_is_known = false;          // false: no event shows the end of its operations
+  // Operations of each function that were started since the communicator was made, those in flight
+  // included. Nothing in a file of an earlier version.
+  std::optional<std::vector<uint64_t>> started;
 
   // CLOCK_MONOTONIC: of the operations that were delivered since, none is missing but for the
   // counts below. Later than the window's begin if the ring did not reach back so far.

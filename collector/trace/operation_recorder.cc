@@ -201,6 +201,11 @@ void OperationRecorder::Describe(const Ring& ring, TracedCommunicator& traced) c
   traced.gpu_uuid = latest.gpu_uuid;
   traced.timing_source = latest.timing_source;
   traced.timing_reason = latest.timing_reason;
+  traced.started.emplace();
+  for (size_t i = 0; i < kFunctionCount; ++i) {
+    uint64_t& started = traced.started->emplace_back();
+    for (const SizeClassSnapshot& size : latest.functions[i].sizes) started += size.operations;
+  }
   if (is_polled_) {
     const auto untimed = static_cast<int64_t>(ring.untimed - ring.untimed_before);
     traced.untimed = static_cast<uint64_t>(std::max<int64_t>(untimed, 0));

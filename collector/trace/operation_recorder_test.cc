@@ -190,6 +190,8 @@ TEST_F(OperationRecorderTest, HasAnOperationInFlightOnceThoughItCompletesMeanwhi
   EXPECT_EQ(communicator.in_flight[0].sequence, 3u);
   EXPECT_EQ(communicator.in_flight[0].call_ns, trace.end_ns - 3);
   EXPECT_EQ(communicator.in_flight[0].parts_done, 1u);
+  ASSERT_TRUE(communicator.started);
+  EXPECT_EQ(communicator.started->at(4), 3u);
 }
 
 TEST_F(OperationRecorderTest, HasTheOperationsOfAKilledProcess) {

@@ -87,58 +87,60 @@ void AddMeeting(const TracedNodes& nodes, const Meeting& meeting, const CertainW
 struct OpenRank {
   const TracedInFlight* oldest = nullptr;  // nothing if it is in none for kLeastOpenNs
   double age_ns = 0;
-  std::array<uint64_t, kFunctionCount> next{};  // by function: after the latest that it has called
+  const std::vector<uint64_t>* started = nullptr;  // by function; nothing if not comparable
+  uint64_t in_flight = 0;                          // of the function of the oldest
 
-  bool HasCalled(const TracedInFlight& operation) const {
-    return next[static_cast<size_t>(operation.function)] > operation.sequence;
+  uint64_t StartedLike(const OpenRank& other) const {
+    return (*started)[static_cast<size_t>(other.oldest->function)];
+  }
+  // By counts: the trace may lack the operations that others have completed.
+  bool HasCalledOldestOf(const OpenRank& other) const {
+    return StartedLike(other) + other.in_flight > other.StartedLike(other);
   }
 };
 
+// A process that has ended is late in nothing.
 OpenRank OpenRankAt(const TracedNodes& nodes, const TracePlace& place) {
   OpenRank rank;
   const TracedCommunicator& communicator = place.CommunicatorIn(nodes);
-  const auto add = [&](const auto& operation) {
-    uint64_t& next = rank.next[static_cast<size_t>(operation.function)];
-    next = std::max(next, operation.sequence + 1);
-  };
-  std::ranges::for_each(communicator.operations, add);
-  std::ranges::for_each(communicator.in_flight, add);
+  if (place.ProcessIn(nodes).is_alive && communicator.in_flight_is_known &&
+      communicator.started.value_or(std::vector<uint64_t>()).size() == kFunctionCount)
+    rank.started = &*communicator.started;
   if (communicator.in_flight.empty()) return rank;
   const int64_t age_ns = nodes[place.node].end_ns - communicator.in_flight.front().call_ns;
   if (age_ns < kLeastOpenNs) return rank;
   rank.oldest = &communicator.in_flight.front();
+  rank.in_flight = static_cast<uint64_t>(
+      std::ranges::count(communicator.in_flight, rank.oldest->function, &TracedInFlight::function));
   rank.age_ns = static_cast<double>(age_ns);
   return rank;
 }
 
-// Ranks that wait are compared with one that has called least of their function, and of these with
-// one that is in something else. A process that has ended is late in nothing.
+// A rank that waits is compared with one that has started fewest of its function, and of these with
+// one that is in something else.
+TimeClass ClassOf(const OpenRank& rank, const std::vector<OpenRank>& ranks) {
+  const auto is_point_to_point = [](const OpenRank& of) {
+    return TraitsOf(of.oldest->function).is_point_to_point;
+  };
+  if (rank.started == nullptr || is_point_to_point(rank)) return TimeClass::kOpen;
+  const auto order = [&](const OpenRank& of) {
+    return std::pair(of.StartedLike(rank), of.oldest == nullptr);
+  };
+  const OpenRank* last = &rank;
+  for (const OpenRank& other : ranks) {
+    if (other.started != nullptr && order(other) < order(*last)) last = &other;
+  }
+  if (last->HasCalledOldestOf(rank)) return TimeClass::kOpen;
+  if (last->oldest == nullptr) return TimeClass::kLaunchSkew;
+  return is_point_to_point(*last) || rank.HasCalledOldestOf(*last) ? TimeClass::kOpen
+                                                                   : TimeClass::kMismatch;
+}
+
 void AddOpen(const TracedNodes& nodes, Group& group) {
   std::vector<OpenRank> ranks;
-  std::array<size_t, kFunctionCount> last{};
-  std::vector<size_t> comparable;
-  for (const TracePlace& place : group.ranks) {
-    if (place.ProcessIn(nodes).is_alive && place.CommunicatorIn(nodes).in_flight_is_known)
-      comparable.push_back(ranks.size());
-    ranks.push_back(OpenRankAt(nodes, place));
-  }
-  for (size_t function = 0; !comparable.empty() && function < kFunctionCount; ++function) {
-    last[function] = *std::ranges::min_element(comparable, {}, [&](size_t i) {
-      return std::pair(ranks[i].next[function], ranks[i].oldest == nullptr);
-    });
-  }
+  for (const TracePlace& place : group.ranks) ranks.push_back(OpenRankAt(nodes, place));
   for (const OpenRank& rank : ranks) {
-    if (rank.oldest == nullptr) continue;
-    TimeClass found = TimeClass::kOpen;
-    const OpenRank& other = ranks[last[static_cast<size_t>(rank.oldest->function)]];
-    const bool is_numbered = !TraitsOf(rank.oldest->function).is_point_to_point;
-    if (!comparable.empty() && is_numbered && !other.HasCalled(*rank.oldest)) {
-      if (other.oldest == nullptr)
-        found = TimeClass::kLaunchSkew;
-      else if (!rank.HasCalled(*other.oldest))
-        found = TimeClass::kMismatch;
-    }
-    group.time.Of(found) += rank.age_ns;
+    if (rank.oldest != nullptr) group.time.Of(ClassOf(rank, ranks)) += rank.age_ns;
   }
 }
 

@@ -130,13 +130,21 @@ class OpenOperations : public testing::Test {
   OpenOperations() {
     for (collector::TracedProcess& process : job_.nodes[0].processes) {
       process.is_alive = true;
-      process.communicators[0].in_flight_is_known = true;
+      TracedCommunicator& communicator = process.communicators[0];
+      communicator.in_flight_is_known = true;
+      communicator.started.emplace(kFunctionCount);
+      for (const TracedOperation& operation : communicator.operations)
+        ++StartedOf(communicator, operation.function);
     }
   }
+  static uint64_t& StartedOf(TracedCommunicator& communicator, Function function) {
+    return communicator.started->at(static_cast<size_t>(function));
+  }
   void Open(size_t rank, Function function, uint64_t sequence, int64_t age_ns = 60 * kSecond) {
-    CommunicatorOf(job_, rank)
-        .in_flight.push_back(
-            {.function = function, .sequence = sequence, .call_ns = job_.nodes[0].end_ns - age_ns});
+    TracedCommunicator& communicator = CommunicatorOf(job_, rank);
+    communicator.in_flight.push_back(
+        {.function = function, .sequence = sequence, .call_ns = job_.nodes[0].end_ns - age_ns});
+    ++StartedOf(communicator, function);
   }
   uint64_t Next() { return CommunicatorOf(job_, 0).operations.back().sequence + 1; }
 
@@ -166,6 +174,34 @@ TEST_F(OpenOperations, ARankThatIsBehindOrHasEndedIsNoMismatch) {
   EXPECT_EQ(TimeOf(job_.nodes).Of(TimeClass::kMismatch), 0);
   EXPECT_DOUBLE_EQ(TimeOf(job_.nodes).Of(TimeClass::kOpen), 240e9);
   EXPECT_EQ(TimeOf(job_.nodes).Verdict(), "inconclusive");
+}
+
+// Regression: the others had completed it before the window, whose operations do not show it.
+TEST_F(OpenOperations, ARankWhoseLastOperationTheOthersCompletedLongAgoIsNoMismatch) {
+  for (size_t rank = 0; rank < 4; ++rank) {
+    CommunicatorOf(job_, rank).operations.clear();
+    Open(rank, Function::kBroadcast, 7);
+  }
+  for (size_t rank = 0; rank < 3; ++rank) {
+    CommunicatorOf(job_, rank).in_flight.clear();
+    Open(rank, Function::kAllReduce, 101);
+  }
+  const CommunicatorTime time = TimeOf(job_.nodes);
+  EXPECT_EQ(time.Of(TimeClass::kMismatch), 0);
+  EXPECT_DOUBLE_EQ(time.Of(TimeClass::kOpen), 240e9);
+}
+
+TEST_F(OpenOperations, ARankThatIsAheadWaitsForNobodyWhoHasCalledItsOldest) {
+  for (size_t rank = 0; rank < 4; ++rank) Open(rank, Function::kAllReduce, Next());
+  CommunicatorOf(job_, 3).in_flight.clear();
+  for (size_t rank = 0; rank < 2; ++rank) Open(rank, Function::kAllReduce, Next() + 1);
+  EXPECT_DOUBLE_EQ(TimeOf(job_.nodes).Of(TimeClass::kOpen), 180e9);
+}
+
+TEST_F(OpenOperations, OfAFileOfAnEarlierVersionAreNotCompared) {
+  for (size_t rank = 0; rank < 3; ++rank) Open(rank, Function::kAllReduce, Next());
+  for (size_t rank = 0; rank < 4; ++rank) CommunicatorOf(job_, rank).started.reset();
+  EXPECT_DOUBLE_EQ(TimeOf(job_.nodes).Of(TimeClass::kOpen), 180e9);
 }
 
 TEST_F(OpenOperations, ARankThatHasEndedIsNotLate) {

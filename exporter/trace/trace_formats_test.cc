@@ -33,6 +33,7 @@ std::vector<collector::NodeTrace> ExampleNodes() {
   collector::TracedCommunicator& communicator = process.communicators[0];
   communicator.name = "d\\p\xff";
   communicator.operations.back().members = 2;
+  communicator.started.emplace(kFunctionCount, 7);
   collector::TracedOperation member = communicator.operations.back();
   member.function = Function::kSend;
   member.start_ns += 5 * kUs;

@@ -64,8 +64,8 @@ void Fields(auto& io, Is<collector::TracedCommunicator> auto& one) {
             "gpu", one.gpu_index, "gpu_uuid", one.gpu_uuid, "timing_source", one.timing_source,
             "timing_reason", one.timing_reason, "whole_since_ns", one.whole_since_ns, "overwritten",
             one.overwritten, "beyond_limit", one.beyond_limit, "untimed", one.untimed,
-            "in_flight_is_known", one.in_flight_is_known, "in_flight", one.in_flight, "operations",
-            one.operations);
+            "in_flight_is_known", one.in_flight_is_known, "started", one.started, "in_flight",
+            one.in_flight, "operations", one.operations);
   if constexpr (!std::is_const_v<std::remove_reference_t<decltype(one)>>) one.id = HexIn(id);
 }
 
