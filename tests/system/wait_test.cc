@@ -35,7 +35,7 @@ class WaitTest : public testing::Test {
         SimulatorCommand(segments_.path(), Path("truth.json"), options));
   }
   std::unique_ptr<exporter::ChildProcess> Hang(const std::string& job) const {
-    return Job({"--slurm-job-id", job, "--incident", "missing-call:rank=1,from=20"});
+    return Job({"--slurm-job-id", job, "--incident", "missing-call:rank=1,from=4"});
   }
   std::unique_ptr<exporter::ChildProcess> Wait(const std::vector<std::string>& options,
                                                const std::string& daemon = "") const {
