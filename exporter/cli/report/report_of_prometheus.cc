@@ -35,6 +35,7 @@ constexpr std::array kOfRank{"comm",       "comm_name",  "rank",          "timin
                              "group_rank", "gpu"};
 constexpr std::array kOfProcess{"instance", "hostname",  "pod",        "pod_uid",
                                 "pid",      "container", "global_rank"};
+constexpr const char* kByCommunicator = "by (comm, comm_name, collective)";
 constexpr const char* kWaitedFor = "global_rank, gpu, hostname, instance, pod, pid";
 
 class Asked {
@@ -257,12 +258,12 @@ void Asked::AddTraffic(Report& report) const {
       "sum by (comm, comm_name, collective, rank) (last_over_time({0}{1}) - "
       "(last_over_time({0}[{3}] offset {2}ms) or 0 * last_over_time({0}{1})))",
       busy, LongRange(), Milliseconds(until_ - time_.from), kSoonBefore);
-  const std::string by = "by (comm, comm_name, collective)";
   // Ranks without times do not wait.
   for (const Sample& sample :
-       ask_(fmt::format("min {0} ({1} > 0) * count {0} ({1} > 0)", by, by_rank), until_))
+       ask_(fmt::format("min {0} ({1} > 0) * count {0} ({1} > 0)", kByCommunicator, by_rank),
+            until_))
     row_of(sample).least_seconds += sample.value;
-  for (const Sample& sample : ask_(fmt::format("count {} ({})", by, by_rank), until_))
+  for (const Sample& sample : ask_(fmt::format("count {} ({})", kByCommunicator, by_rank), until_))
     row_of(sample).ranks += static_cast<uint64_t>(std::max(0.0, sample.value));
   for (auto& [kind, row] : rows) {
     std::tie(row.comm_name, row.collective) = kind;
@@ -305,15 +306,14 @@ void Asked::AddMeasures(Report& report) const {
     add(report.step = NameOf(*rarest), "1 / " + steps);
   }
   if (report.measures.empty()) report.step.clear();
-  const std::string by = "by (comm, comm_name, collective)";
   const std::string ranks = fmt::format("sum by (comm, comm_name, collective, rank) ({}) > 0",
                                         rate("nccl_collective_busy_seconds_total"));
-  const std::string least = fmt::format("min {} ({})", by, ranks);
+  const std::string least = fmt::format("min {} ({})", kByCommunicator, ranks);
   const auto per_step = [&](const std::string& of_communicators) {
     return fmt::format("avg by (comm_name, collective) ({}) / scalar({})", of_communicators, steps);
   };
   add("transfer in ", per_step(least));
-  add("waiting in ", per_step(fmt::format("avg {} ({}) - {}", by, ranks, least)));
+  add("waiting in ", per_step(fmt::format("avg {} ({}) - {}", kByCommunicator, ranks, least)));
 }
 
 void Asked::AddFacts(Report& report) const {
