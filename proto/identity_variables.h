@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Environment variables that say which job, pod and task a process is of: the plugin copies these
-// into its segment and no other, and the daemon makes labels of these and of no other.
+// Environment variables that the plugin copies into its segment, those that say which job, pod and
+// task a process is of, and NCCL's own. The daemon makes labels of these and of no other.
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string_view>
 
 namespace nccl_exporter {
@@ -39,5 +40,22 @@ inline constexpr std::array<IdentityVariable, 22> kIdentityVariables{{
     {"GROUP_RANK", "group_rank"},
     {"SLURM_STEP_ID", "slurm_step_id"},
 }};
+
+// NCCL's own variables begin with kNcclVariable, and those of this system with kOwnVariable. Each
+// of the former has a pair, in the order of their names, while there is room; then one pair has the
+// number and a hash of the others, "3~1a2b3c4d".
+inline constexpr std::string_view kNcclVariable = "NCCL_";
+inline constexpr std::string_view kOwnVariable = "NCCL_EXPORTER_";
+inline constexpr std::string_view kOtherNcclVariables = "NCCL_*";
+
+// Distinguishes texts that differ only behind a cut.
+constexpr uint32_t AddToHash(uint32_t hash, std::string_view text) {
+  for (const char byte : text) hash = hash * 16777619 + static_cast<unsigned char>(byte);
+  return hash;
+}
+
+constexpr bool IsNcclVariable(std::string_view name) {
+  return name.starts_with(kNcclVariable) && !name.starts_with(kOwnVariable);
+}
 
 }  // namespace nccl_exporter

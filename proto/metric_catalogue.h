@@ -103,6 +103,7 @@ enum class Metric : uint8_t {
   kProcessInvoluntarySwitches,
   kProcessProgressCpu,
   kProcessVerbsDevices,
+  kProcessEnvironmentInfo,
   kProcessChainedCallbacks,
   kProcessChainedSeconds,
   kOperationsUnfollowed,
@@ -393,6 +394,10 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      LabelScope::kProcess, "",
      "Adapters for InfiniBand, RoCE or EFA held open; absent on nodes without a linked one.",
      MetricPart::kAlerts},
+    {Metric::kProcessEnvironmentInfo, "nccl_process_environment_info", MetricType::kInfo, "",
+     LabelScope::kProcess, "hostname,variables",
+     "The NCCL_ variables that the process has in its environment, as in NCCL_ALGO=Ring "
+     "NCCL_DEBUG=INFO; absent without any."},
     {Metric::kProcessChainedCallbacks, "nccl_process_chained_callbacks_total", MetricType::kCounter,
      "", LabelScope::kProcess, "",
      "Callbacks of a chained plugin, but for init and finalize: 64 for each that was timed. Absent "

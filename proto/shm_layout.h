@@ -93,7 +93,7 @@ inline constexpr uint64_t kSlotLimitBytes = 131072;  // shared memory that one c
 inline constexpr int kSizeHistograms = 11;
 
 struct IdentityPair {
-  char key[32];    // name of an environment variable from the plugin's allow-list
+  char key[32];    // name of an environment variable (identity_variables.h)
   char value[96];  // cut at the last whole character that fits
 };
 

@@ -30,8 +30,8 @@ inline constexpr std::string_view kReservedLabels =
     "pci_bus_id peer pid plugin_version pod pod_uid process prometheus quantile rank reason "
     "replica revision scope service severity size slurm_array_job_id slurm_array_task_id "
     "slurm_job_account slurm_job_id slurm_job_name slurm_job_partition slurm_job_user "
-    "slurm_step_id state timing_reason timing_source torchelastic_run_id uid user version "
-    "world_size ";
+    "slurm_step_id state timing_reason timing_source torchelastic_run_id uid user variables "
+    "version world_size ";
 // `name`: one or more letters, digits and underscores.
 constexpr bool IsReservedLabel(std::string_view name) {
   size_t at = kReservedLabels.find(name);

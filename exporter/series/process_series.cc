@@ -60,6 +60,8 @@ std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& cache, Kep
     if (process.is_alive) group.unread += process.unread_in_use;
     // Processes are in the order of their start.
     if (process.host) group.host = &*process.host;
+    if (const SharedLabels& of_process = cache.OfEnvironment(process))
+      group.environment = of_process;
     if (process.is_stopped)
       group.is_stopped = group.is_stopped.value_or(false) || *process.is_stopped;
   }
@@ -116,6 +118,9 @@ void ProcessSeries::AddDetail(const ProcessGroup& process) {
   builder_.Add(Metric::kProcessAlive, labels, kNoLabels, process.is_alive ? 1 : 0);
   if (process.is_stopped)
     builder_.Add(Metric::kProcessStopped, labels, kNoLabels, *process.is_stopped ? 1 : 0);
+  if (process.environment)
+    builder_.Add(Metric::kProcessEnvironmentInfo, labels, builder_.AddLabels(process.environment),
+                 1);
   using collector::HostSignals;
   AddSignal(Metric::kProcessInvoluntarySwitches, labels, process,
             &HostSignals::involuntary_switches);

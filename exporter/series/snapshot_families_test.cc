@@ -12,6 +12,7 @@
 
 #include "exporter/series/labels/series_labels.h"
 #include "exporter/testing/scraped_node.h"
+#include "exporter/text/utf8.h"
 #include "proto/identity_variables.h"
 #include "proto/user_labels.h"
 
@@ -462,6 +463,33 @@ TEST(SnapshotFamiliesTest, RankInfoHasLabelsOfKnownVariablesAndOfNoOthers) {
       testing::EndsWith("timing_reason=default,plugin_version=1.2.3,adapter=mlx5_0,pod_uid=u,"));
 }
 
+TEST(SnapshotFamiliesTest, VariablesOfNcclAreOneSeriesOfTheProcess) {
+  collector::ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 0)});
+  process.identity = {{"NCCL_ALGO", "Ring"},
+                      {"NODE_NAME", "n"},
+                      {"NCCL_EXPORTER_JOB", "j"},
+                      {"NCCL_DEBUG", "\xFF"},
+                      {"NCCL_*", "2~1a2b3c4d"}};
+  const auto variables = [&] {
+    const auto values = ScrapedNode(NodeOf({process})).Values(Metric::kProcessEnvironmentInfo);
+    return values.size() == 1 ? values.begin()->first : "";
+  };
+  EXPECT_THAT(variables(),
+              testing::HasSubstr("hostname=n,variables=NCCL_ALGO=Ring NCCL_DEBUG=" +
+                                 std::string(kReplacementCharacter) + " NCCL_*=2~1a2b3c4d,"));
+  for (int i = 10; i < 40; ++i)
+    process.identity.emplace_back("NCCL_" + std::to_string(i), std::string(95, 'x'));
+  const std::string cut = variables();
+  EXPECT_THAT(cut, testing::ContainsRegex("x NCCL_\\*=~[0-9a-f]{8},"));
+  const size_t begin = cut.find("NCCL_ALGO");
+  EXPECT_LE(cut.size() - 1 - begin, kNcclVariablesLimitBytes);
+  EXPECT_GT(cut.size() - 1 - begin, kNcclVariablesLimitBytes - 110);
+  process.identity.back().second = "y";
+  EXPECT_NE(variables(), cut) << "a difference behind the cut";
+  process.identity = {{"NCCL_EXPORTER_JOB", "j"}};
+  EXPECT_EQ(variables(), "") << "an older plugin records none";
+}
+
 // At most eight series of a process: 64 for a node of eight ranks.
 TEST(SnapshotFamiliesTest, ASignalOfTheHostThatCannotBeReadHasNoSeries) {
   using collector::HostSignals;
@@ -474,7 +502,7 @@ TEST(SnapshotFamiliesTest, ASignalOfTheHostThatCannotBeReadHasNoSeries) {
       {Metric::kProcessThrottled, &HostSignals::throttled_ns},
       {Metric::kProcessMemoryStall, &HostSignals::memory_stall_ns},
       {Metric::kProcessVerbsDevices, &HostSignals::verbs_devices}};
-  static_assert(std::size(kSignals) <= 8);
+  static_assert(std::size(kSignals) + 1 <= 8);  // and the variables of NCCL
   collector::ProcessSnapshot process = ProcessOf(1, {EmptyCommunicator(1, 0)});
   process.host.emplace();
   for (const auto& [metric, signal] : kSignals) (*process.host).*signal = 0;

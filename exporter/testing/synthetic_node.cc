@@ -213,7 +213,10 @@ std::shared_ptr<const collector::NodeSnapshot> NodeOfShape(const NodeShape& shap
   snapshot->taken_realtime_ns = kStartNs + 10000 * kSecondNs;
   for (int rank = 0; rank < shape.ranks; ++rank) {
     collector::ProcessSnapshot process = EmptyProcess(static_cast<uint64_t>(1000 + rank));
-    process.identity = {{"SLURM_JOB_ID", "1234567"}};
+    process.identity = {{"SLURM_JOB_ID", "1234567"},
+                        {"NCCL_DEBUG", "WARN"},
+                        {"NCCL_IB_HCA", "mlx5"},
+                        {"NCCL_SOCKET_IFNAME", "eth0"}};
     // Without a quota and without names of threads, as by default.
     process.host = {{.cpu_wait_ns = 4000000,
                      .involuntary_switches = 300,

@@ -43,6 +43,7 @@ std::vector<Limit> Limits(size_t series_limit) {
       {Metric::kLimit, "host_processes_per_user", collector::kMostHostProcessesPerUser},
       {Metric::kLimit, "native_buckets", kNativeBucketLimit},
       {Metric::kLimitBytes, "label_value", kLabelValueLimitBytes},
+      {Metric::kLimitBytes, "nccl_variables", kNcclVariablesLimitBytes},
       {Metric::kLimit, "scrapes_per_address", kScrapesPerAddress},
       {Metric::kLimitBytes, "answer_bytes", kAnswerBudgetBytes},
       {Metric::kLimitSeconds, "scrape", InSeconds(kDefaultScrapeBudget)},

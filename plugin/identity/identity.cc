@@ -15,7 +15,8 @@
 
 namespace nccl_exporter::plugin {
 
-static_assert(kIdentityVariables.size() + kMostUserLabels <= layout::kIdentityPairs);
+static_assert(kIdentityVariables.size() + kMostUserLabels < layout::kIdentityPairs,
+              "NCCL's variables have one pair at least");
 static_assert(kUserLabelKey.size() + kUserLabelNameBytes < sizeof(layout::IdentityPair::key));
 static_assert(kUserLabelValueBytes < sizeof(layout::IdentityPair::value));
 
@@ -54,6 +55,54 @@ void CopyUncertainText(char* field, size_t size, const char* text) {
   CopyText(field, size, copy);
 }
 
+namespace {
+
+// A hash distinguishes values that differ only behind the cut.
+void SetValue(layout::IdentityPair& pair, const char* value) {
+  CopyText(pair.value, sizeof(pair.value), value);
+  if (std::strlen(value) < sizeof(pair.value)) return;
+  CopyText(pair.value, sizeof(pair.value) - 9, value);
+  std::snprintf(pair.value + std::strlen(pair.value), 10, "~%08x", AddToHash(0, value));
+}
+
+// The last pair has a hash of those that find no pair of their own. Another thread may change the
+// environment, so it is walked once, as by one getenv().
+void AddNcclVariables(layout::SegmentHeader* header, char* const* environment) {
+  constexpr size_t kMostVariables = 256;
+  const char* variables[kMostVariables];
+  size_t size = 0;
+  for (; environment != nullptr && *environment != nullptr && size < kMostVariables;
+       ++environment) {
+    if (IsNcclVariable(*environment) && std::strchr(*environment, '=') != nullptr)
+      variables[size++] = *environment;
+  }
+  std::sort(variables, variables + size,
+            [](const char* a, const char* b) { return std::strcmp(a, b) < 0; });
+
+  const auto next = [&] {
+    layout::IdentityPair& pair = header->identity[header->identity_count++];
+    std::memset(static_cast<void*>(&pair), 0, sizeof(pair));
+    return &pair;
+  };
+  const size_t room = layout::kIdentityPairs - header->identity_count;
+  const size_t named = size <= room ? size : room - 1;
+  for (size_t i = 0; i < named; ++i) {
+    layout::IdentityPair* const pair = next();
+    const char* const equals = std::strchr(variables[i], '=');
+    const auto name_bytes = static_cast<size_t>(equals - variables[i]);
+    CopyText(pair->key, std::min(sizeof(pair->key), name_bytes + 1), variables[i]);
+    SetValue(*pair, equals + 1);
+  }
+  if (named == size) return;
+  layout::IdentityPair* const others = next();
+  uint32_t hash = 0;
+  for (size_t i = named; i < size; ++i) hash = AddToHash(hash, variables[i]);
+  CopyText(others->key, sizeof(others->key), kOtherNcclVariables.data());
+  std::snprintf(others->value, sizeof(others->value), "%zu~%08x", size - named, hash);
+}
+
+}  // namespace
+
 // A name that fills the field has no NUL there: Linux has names of up to 64 bytes, and nodes may
 // differ in the last of them.
 void WriteHostName(layout::SegmentHeader* header) {
@@ -64,7 +113,7 @@ void WriteHostName(layout::SegmentHeader* header) {
 }
 
 void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(const char* name),
-                          const char* labels) {
+                          const char* labels, char* const* environment) {
   header->pid = static_cast<uint64_t>(getpid());
   header->uid = geteuid();
   CopyText(header->plugin_version, sizeof(header->plugin_version), kPluginVersion);
@@ -91,15 +140,10 @@ void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(cons
     if (value == nullptr || value[0] == '\0') continue;
     layout::IdentityPair& pair = header->identity[count++];
     CopyText(pair.key, sizeof(pair.key), variable.name);
-    CopyText(pair.value, sizeof(pair.value), value);
-    if (std::strlen(value) < sizeof(pair.value)) continue;
-    // A hash distinguishes values that differ only behind the cut.
-    CopyText(pair.value, sizeof(pair.value) - 9, value);
-    uint32_t hash = 0;
-    for (; *value != '\0'; ++value) hash = hash * 16777619 + static_cast<unsigned char>(*value);
-    std::snprintf(pair.value + std::strlen(pair.value), 10, "~%08x", hash);
+    SetValue(pair, value);
   }
   header->identity_count = count;
+  AddNcclVariables(header, environment);
 }
 
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Identity of this process: facts for the segment's header, taken at the first init from the kernel
 // and from the environment variables of proto/identity_variables.h. No other variable is ever
-// copied.
+// copied, but for NCCL's own.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,10 @@ void CopyText(char* field, size_t size, const char* text);
 void CopyUncertainText(char* field, size_t size, const char* text);
 
 // Fills pid, uid, host name, executable, identity pairs and version of a header that is not
-// published yet. `labels`: a list of proto/user_labels.h; nullptr: none.
+// published yet. `labels`: a list of proto/user_labels.h; nullptr: none. NCCL's own variables are
+// those of `environment`, a list like environ; nullptr: none.
 void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(const char* name),
-                          const char* labels = nullptr);
+                          const char* labels = nullptr, char* const* environment = nullptr);
 
 // Ranks of this job, at least 1 each.
 struct LocalRanks {

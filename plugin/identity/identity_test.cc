@@ -6,12 +6,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "plugin/nccl/nccl_caller.h"
 #include "proto/identity_variables.h"
@@ -19,6 +21,8 @@
 
 namespace nccl_exporter::plugin {
 namespace {
+
+using namespace std::string_literals;
 
 const char* Environment(const char* name) { return std::getenv(name); }
 
@@ -103,6 +107,59 @@ TEST(Identity, HasRoomForAllLabelsAndVariables) {
   EXPECT_STREQ(header->identity[7].key, "label:h");
   EXPECT_STREQ(header->identity[8].key, "RANK");
   EXPECT_STREQ(header->identity[header->identity_count - 1].key, kIdentityVariables.back().name);
+}
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+Pairs PairsOf(std::vector<std::string> variables, const char* (*get)(const char* name),
+              const char* labels = nullptr) {
+  std::vector<char*> environment;
+  for (std::string& variable : variables) environment.push_back(variable.data());
+  environment.push_back(nullptr);
+  auto header = std::make_unique<layout::SegmentHeader>();
+  std::memset(static_cast<void*>(header->identity), '#', sizeof(header->identity));
+  WriteProcessIdentity(header.get(), get, labels, environment.data());
+  Pairs pairs;
+  for (uint64_t i = 0; i < header->identity_count; ++i)
+    pairs.emplace_back(header->identity[i].key, header->identity[i].value);
+  return pairs;
+}
+
+const char* NoVariable(const char*) { return nullptr; }
+
+TEST(Identity, HasThePairsOfNcclsVariablesByName) {
+  const std::string hcas(200, 'h');
+  const Pairs pairs = PairsOf({"PATH=/bin", "NCCL_IB_HCA=" + hcas, "NCCL_DEBUG=INFO",
+                               "NCCL_=", "NCCL_EXPORTER_DIR=/x", "NCCL_NO_VALUE", "XNCCL_DEBUG=x",
+                               "NCCL_A_NAME_OF_MORE_BYTES_THAN_A_KEY_HAS=a=b", "NCCL_ALGO="},
+                              NoVariable);
+  ASSERT_EQ(pairs.size(), 5u);
+  EXPECT_EQ(pairs[0], std::pair("NCCL_"s, ""s));
+  EXPECT_EQ(pairs[1], std::pair("NCCL_ALGO"s, ""s));
+  EXPECT_EQ(pairs[2], std::pair("NCCL_A_NAME_OF_MORE_BYTES_THAN_A"s.substr(0, 31), "a=b"s));
+  EXPECT_EQ(pairs[3], std::pair("NCCL_DEBUG"s, "INFO"s));
+  EXPECT_EQ(pairs[4].first, "NCCL_IB_HCA");
+  EXPECT_EQ(pairs[4].second.substr(0, 87), hcas.substr(0, 86) + '~');
+  EXPECT_EQ(PairsOf({}, NoVariable), Pairs{});
+}
+
+// One pair counts those that find no room, and differs if they do.
+TEST(Identity, CountsTheVariablesOfNcclThatFindNoRoom) {
+  std::vector<std::string> variables;
+  for (char name = 'A'; name <= 'Z'; ++name) variables.push_back("NCCL_"s + name + "=1");
+  const auto seven = [](const char*) { return "7"; };
+  constexpr char kLabels[] = "a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1";
+  const Pairs pairs = PairsOf(variables, seven, kLabels);
+  ASSERT_EQ(pairs.size(), static_cast<size_t>(layout::kIdentityPairs));
+  EXPECT_EQ(pairs[30], std::pair("NCCL_A"s, "1"s));
+  EXPECT_EQ(pairs[31].first, kOtherNcclVariables);
+  EXPECT_EQ(pairs[31].second.substr(0, 3), "25~");
+  std::ranges::reverse(variables);
+  EXPECT_EQ(PairsOf(variables, seven, kLabels), pairs) << "in any order of the environment";
+  variables.front().back() = '2';
+  EXPECT_NE(PairsOf(variables, seven, kLabels).back(), pairs.back());
+  variables.resize(2);
+  EXPECT_EQ(PairsOf(variables, seven, kLabels).back(), std::pair("NCCL_Z"s, "2"s));
 }
 
 // Regresses: names of 63 and 64 bytes, which Linux has and Kubernetes makes, were lost. A user

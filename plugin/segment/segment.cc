@@ -220,7 +220,7 @@ void Segment::FillHeader(const Options& options, const char* (*get)(const char* 
   header_->start_monotonic_ns = NowNs();
   header_->start_realtime_ns = ReadClock(CLOCK_REALTIME);
   header_->retention_ns = options.retention_ns;
-  WriteProcessIdentity(header_, get, options.labels);
+  WriteProcessIdentity(header_, get, options.labels, environ);
 }
 
 // A job may have closed every descriptor that it does not know, and ours may be the number of a

@@ -146,7 +146,7 @@ void ExpectTraffic(const json& report, const std::map<Kind, Sums>& expected) {
 TEST_F(ReportTest, HasTheSimulatorsNumbersAfterTheEndFromAnySource) {
   exporter::ChildProcess job(
       Simulation({"--layout", "3d", "--pace", "real", "--rate", "5", "--duration", "12"}),
-      {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}});
+      {{"NCCL_EXPORTER_KERNEL_TIMING", "on"}, {"NCCL_IB_HCA", "=mlx5_0,mlx5_1"}});
   ASSERT_EQ(job.Wait(), 0);
   const std::map<Kind, Sums> expected = TrueSums(ReadTruth(Path("truth.json")));
   ASSERT_GT(expected.size(), 2u);
@@ -169,6 +169,13 @@ TEST_F(ReportTest, HasTheSimulatorsNumbersAfterTheEndFromAnySource) {
   ASSERT_EQ(of_node.exit_code, 0) << of_node.output;
   const json by_node = json::parse(of_node.output);
   ExpectTraffic(by_node, expected);
+  for (const json* report : {&by_prometheus, &by_node}) {
+    const auto is_hca = [](const json& fact) { return fact["name"] == "NCCL_IB_HCA"; };
+    const auto fact = std::ranges::find_if((*report)["facts"], is_hca);
+    ASSERT_NE(fact, (*report)["facts"].end());
+    EXPECT_EQ((*fact)["value"], "=mlx5_0,mlx5_1");
+    EXPECT_EQ((*fact)["processes"], 4);
+  }
   EXPECT_NEAR(by_node["gpu_seconds"].get<double>(), 4 * 12, 12);
   // Both know the least time of a rank in each kind of collective.
   std::map<Kind, double> least;

@@ -43,6 +43,7 @@ NOT_SHOWN = {
     'nccl_exporter_user_segment_errors_total': 'errors by cause are shown; whose files they are is for the runbook',
     'nccl_exporter_user_segments_unusable': 'an alert names user and reason',
     'nccl_exporter_user_uncompared_communicators': 'of one user with more communicators than a node has: a matter between him and the operator',
+    'nccl_process_environment_info': 'a long text; `report` names the variables that differ between ranks',
     'nccl_process_unserved_communicators': 'for rules: they do not take ranks without room for missing ones',
     'nccl_exporter_unread_communicators': 'a matter of limits: errors by cause are shown',
     'nccl_rank_timed_operations_total': 'for rules: panels show its detail, by collective and size',

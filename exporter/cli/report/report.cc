@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <stdexcept>
 
 #include "exporter/findings/words.h"
+#include "proto/identity_variables.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -44,6 +46,25 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Report, schema, source, job, from, to, gpu_se
 
 bool Report::Differs(const ReportFact& fact) const {
   return std::ranges::count(facts, fact.name, &ReportFact::name) > 1;
+}
+
+void AddVariables(const std::vector<ProcessVariables>& processes, FactTable& table) {
+  const std::string others(kOtherNcclVariables);
+  std::set<std::string> names;
+  for (const ProcessVariables& process : processes) {
+    for (const auto& [name, value] : process.values) names.insert(name);
+  }
+  for (const ProcessVariables& process : processes) {
+    // Those that found no room are not known by name.
+    const bool is_complete = !process.values.empty() && !process.values.contains(others);
+    for (const std::string& name : names) {
+      const auto value = process.values.find(name);
+      if (value != process.values.end())
+        table[name][value->second].push_back(process.on);
+      else if (is_complete && name != others)
+        table[name][""].push_back(process.on);
+    }
+  }
 }
 
 std::vector<ReportFact> FactsOf(FactTable table) {

@@ -107,6 +107,14 @@ struct Report {
 
 // Labels of processes, by name and value: who has it.
 using FactTable = std::map<std::string, std::map<std::string, std::vector<std::string>>>;
+// NCCL's own variables of a process, and who it is.
+struct ProcessVariables {
+  std::string on;
+  std::map<std::string, std::string> values;
+};
+// Each variable is a label, with an empty value where a process does not have it. A process without
+// any, whose plugin may be older, is left out.
+void AddVariables(const std::vector<ProcessVariables>& processes, FactTable& table);
 // As Report::facts.
 std::vector<ReportFact> FactsOf(FactTable table);
 // "AllReduce of dp". All communicators without a name have one: their ids are new in each run.

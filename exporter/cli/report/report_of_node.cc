@@ -9,12 +9,14 @@
 #include <set>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "exporter/findings/late/late_candidates.h"
 #include "exporter/findings/words.h"
 #include "exporter/ledger/local_communicators.h"
 #include "exporter/text/version.h"
 #include "proto/collective.h"
+#include "proto/identity_variables.h"
 #include "proto/loss.h"
 #include "proto/user_labels.h"
 
@@ -281,6 +283,7 @@ void OfNode::AddLastState(Report& report) const {
 void OfNode::AddFacts(Report& report) const {
   FactTable facts;
   std::set<std::string> nodes;
+  std::vector<ProcessVariables> variables;
   for (const ProcessSnapshot& process : node_.processes) {
     nodes.insert(process.NodeName());
     const std::string rank = process.numbers.global_rank
@@ -293,12 +296,19 @@ void OfNode::AddFacts(Report& report) const {
     for (const int version : versions) {
       if (version > 0) facts["nccl_version"][NcclVersionText(version)].push_back(rank);
     }
+    ProcessVariables& of_process = variables.emplace_back();
+    of_process.on = rank;
     for (const auto& [name, value] : process.identity) {
+      if (IsNcclVariable(name)) {
+        of_process.values[name] = value;
+        continue;
+      }
       const bool is_label = name.starts_with(kUserLabelKey);
       if (std::ranges::find(kOfRank, name) == kOfRank.end())
         facts[is_label ? name.substr(kUserLabelKey.size()) : name][value].push_back(rank);
     }
   }
+  AddVariables(variables, facts);
   report.nodes = nodes.size();
   report.facts = FactsOf(std::move(facts));
 }

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/cli/report/report_of_node.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <string>
+#include <vector>
 
 #include "exporter/cli/report/report_text.h"
 #include "exporter/findings/testing/hand_made_node.h"
@@ -219,6 +224,27 @@ TEST_F(ReportOfNodeTest, LossesAndVariablesThatDifferAreListed) {
   EXPECT_EQ(team->name, "team");
   EXPECT_TRUE(report.Differs(*team));
   EXPECT_THAT(team->on, testing::ElementsAre("global rank 2"));
+}
+
+// A variable that one rank alone has, and a rank of which not all are known.
+TEST_F(ReportOfNodeTest, VariablesOfNcclThatDifferAreListed) {
+  for (collector::ProcessSnapshot& process : node_.node.processes)
+    process.identity.emplace_back("NCCL_DEBUG", "WARN");
+  node_.node.processes[1].identity.emplace_back("NCCL_IB_DISABLE", "1");
+  node_.node.processes[2].identity.emplace_back("NCCL_*", "3~1a2b3c4d");
+  std::erase_if(node_.node.processes[3].identity,
+                [](const auto& pair) { return pair.first == "NCCL_DEBUG"; });
+  const Report report = Of();
+  std::vector<std::string> seen;
+  for (const ReportFact& fact : report.facts) {
+    if (fact.name.starts_with("NCCL_"))
+      seen.push_back(fmt::format("{}={} on {}: {}", fact.name, fact.value, fact.processes,
+                                 fmt::join(fact.on, " and ")));
+  }
+  EXPECT_THAT(seen, testing::ElementsAre(
+                        "NCCL_*=3~1a2b3c4d on 1: ", "NCCL_DEBUG=WARN on 3: ",
+                        "NCCL_IB_DISABLE= on 1: ", "NCCL_IB_DISABLE=1 on 1: global rank 1"));
+  EXPECT_NE(ReportText(report, 120).find("NCCL_IB_DISABLE  not set"), std::string::npos);
 }
 
 }  // namespace

@@ -13,6 +13,9 @@
 #include <string_view>
 #include <tuple>
 #include <utility>
+#include <vector>
+
+#include "proto/identity_variables.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -316,13 +319,31 @@ void Asked::AddMeasures(Report& report) const {
   add("waiting in ", per_step(fmt::format("avg {} ({}) - {}", kByCommunicator, ranks, least)));
 }
 
+// The label `variables` has one after the other: each begins where a name of NCCL's follows a
+// blank.
+std::map<std::string, std::string> VariablesIn(std::string_view text) {
+  std::map<std::string, std::string> variables;
+  while (!text.empty()) {
+    const size_t end = text.find(fmt::format(" {}", kNcclVariable));
+    const std::string_view variable = text.substr(0, end);
+    const size_t equals = variable.find('=');
+    if (equals != variable.npos)
+      variables[std::string(variable.substr(0, equals))] = variable.substr(equals + 1);
+    text = end == text.npos ? "" : text.substr(end + 1);
+  }
+  return variables;
+}
+
 void Asked::AddFacts(Report& report) const {
   FactTable facts;
   std::set<std::string> nodes, names;
-  const auto add = [&](const std::string& name, const Sample& process) {
+  const auto name_of = [](const Sample& process) {
     const std::string& rank = process.Label("global_rank");
-    facts[name][process.Label(name)].push_back(
-        (rank.empty() ? "" : fmt::format("global rank {} on ", rank)) + process.Label("hostname"));
+    return (rank.empty() ? "" : fmt::format("global rank {} on ", rank)) +
+           process.Label("hostname");
+  };
+  const auto add = [&](const std::string& name, const Sample& process) {
+    facts[name][process.Label(name)].push_back(name_of(process));
   };
   const Samples processes =
       Ask(fmt::format("group without ({}) (last_over_time(nccl_rank_info{{{}}}{}))",
@@ -342,6 +363,14 @@ void Asked::AddFacts(Report& report) const {
            "group by (nccl_version, {}) (last_over_time(nccl_communicator_info{{{}}}{}))",
            fmt::join(kOfProcess, ", "), matchers_, Range())))
     add("nccl_version", process);
+  std::vector<ProcessVariables> variables;
+  for (const Sample& process :
+       Ask(fmt::format("group by (variables, {}) "
+                       "(last_over_time(nccl_process_environment_info{{{}}}{}))",
+                       fmt::join(kOfProcess, ", "), matchers_, Range())))
+    variables.push_back(
+        {.on = name_of(process), .values = VariablesIn(process.Label("variables"))});
+  AddVariables(variables, facts);
   report.nodes = nodes.size();
   report.facts = FactsOf(std::move(facts));
 }

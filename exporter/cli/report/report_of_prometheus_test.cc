@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -243,6 +244,27 @@ TEST_F(ReportOfPrometheusTest, LabelsThatDifferNameTheRanksOfTheRarerValue) {
   EXPECT_FALSE(answer.report->Differs(answer.report->facts[2]));
   EXPECT_THAT(answer.Text(0),
               HasSubstr("plugin_version  0.0.9          1  global rank 5 on node-1"));
+}
+
+TEST_F(ReportOfPrometheusTest, VariablesOfNcclThatDifferNameTheRanksThatHaveThem) {
+  for (int rank = 0; rank < 8; ++rank) {
+    const std::string hca = rank < 4 ? "" : " NCCL_IB_HCA=mlx5_0,mlx5_1 of=a b=c";
+    Add("nccl_process_environment_info",
+        RankOf(rank, {{"variables", rank == 7 ? "NCCL_DEBUG=WARN NCCL_*=~1a2b3c4d"
+                                              : "NCCL_ALGO= NCCL_DEBUG=WARN" + hca}}),
+        1);
+  }
+  const ReportAnswer answer = Ask();
+  EXPECT_THAT(answer.Text(0), HasSubstr("NCCL_IB_HCA  not set"));
+  const auto hca =
+      std::ranges::find(answer.report->facts, "mlx5_0,mlx5_1 of=a b=c", &ReportFact::value);
+  ASSERT_NE(hca, answer.report->facts.end());
+  EXPECT_EQ(hca->name, "NCCL_IB_HCA");
+  EXPECT_THAT(hca->on, ElementsAre("global rank 4 on node-1", "global rank 5 on node-1",
+                                   "global rank 6 on node-1"))
+      << "not all variables of rank 7 are known";
+  EXPECT_EQ(std::ranges::count(answer.report->facts, "NCCL_DEBUG", &ReportFact::name), 1);
+  EXPECT_EQ(std::ranges::count(answer.report->facts, "NCCL_*", &ReportFact::name), 1);
 }
 
 // Two hangs of one rank, of which the first becomes critical.

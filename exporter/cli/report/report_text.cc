@@ -115,9 +115,9 @@ ReportTable FactsTable(const Report& report, bool of_those_that_differ) {
   for (const ReportFact& fact : report.facts) {
     const bool differs = report.Differs(fact);
     if (differs != of_those_that_differ || !(differs || fact.name.ends_with("_version"))) continue;
-    table.rows.push_back({Printable(fact.name), PrintablePath(fact.value),
-                          std::to_string(fact.processes),
-                          Printable(fmt::format("{}", fmt::join(fact.on, ", ")))});
+    table.rows.push_back(
+        {Printable(fact.name), fact.value.empty() ? "not set" : PrintablePath(fact.value),
+         std::to_string(fact.processes), Printable(fmt::format("{}", fmt::join(fact.on, ", ")))});
   }
   return table;
 }

@@ -46,6 +46,7 @@ struct LabelCache::ProcessEntry {
   decltype(collector::ProcessSnapshot::site_labels) site_labels;
   SharedLabels process;
   SharedLabels others;
+  SharedLabels environment;
   std::map<uint32_t, CommunicatorEntry> communicators;  // by slot
   uint64_t used_in_sweep = 0;
 };
@@ -104,6 +105,10 @@ const SharedLabels& LabelCache::OfOthers(const collector::ProcessSnapshot& proce
   return EntryOf(process).others;
 }
 
+const SharedLabels& LabelCache::OfEnvironment(const collector::ProcessSnapshot& process) {
+  return EntryOf(process).environment;
+}
+
 LabelCache::ProcessEntry& LabelCache::EntryOf(const collector::ProcessSnapshot& process) {
   const auto make = [&](SharedLabels& set, Labels (*labels_of)(const collector::ProcessSnapshot&),
                         bool is_paid) {
@@ -112,6 +117,10 @@ LabelCache::ProcessEntry& LabelCache::EntryOf(const collector::ProcessSnapshot& 
   const auto fill = [&](ProcessEntry& entry) {
     if (!entry.process) make(entry.process, ProcessLabels, false);
     if (!entry.others) make(entry.others, OtherCommunicatorLabels, false);
+    if (entry.environment) return;
+    Labels labels = EnvironmentLabels(process);
+    if (!labels.empty())
+      entry.environment = Intern(std::move(labels), process.uid, info_budget_, false);
   };
   auto place = processes_.find(process.file);
   if (place == processes_.end() || place->second.parts != PartsOf(process)) {
@@ -120,6 +129,7 @@ LabelCache::ProcessEntry& LabelCache::EntryOf(const collector::ProcessSnapshot& 
                        .site_labels = process.site_labels,
                        .process = {},
                        .others = {},
+                       .environment = {},
                        .communicators = {}};
     fill(entry);
     place = processes_.insert_or_assign(process.file, std::move(entry)).first;

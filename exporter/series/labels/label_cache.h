@@ -25,8 +25,8 @@ struct NewSetLimits {
 // that takes a new communicator each second, in the long run.
 inline constexpr NewSetLimits kNewSeriesSets{.at_once = 5120, .per_minute = 64};
 
-// Label sets of nccl_rank_info and nccl_communicator_info, which have one or two series each, and
-// change a few times in the life of a communicator.
+// Label sets of the families of type info, which have one or two series each, and change a few
+// times in the life of a communicator.
 inline constexpr NewSetLimits kNewInfoSets{.at_once = 20480, .per_minute = 256};
 
 // Number of new label sets that each user may still bring. A new label set is a new series, which
@@ -87,6 +87,7 @@ class LabelCache {
                                   const collector::CommunicatorSnapshot& communicator);
   const SharedLabels& OfProcess(const collector::ProcessSnapshot& process);
   const SharedLabels& OfOthers(const collector::ProcessSnapshot& process);
+  const SharedLabels& OfEnvironment(const collector::ProcessSnapshot& process);
 
   // Forgets label sets that were not looked up since the last call.
   void Sweep();
