@@ -68,6 +68,20 @@ TEST(ReportTest, JsonIsReadAgainAsItWas) {
   EXPECT_EQ(ReportText(ReportIn(json), 80), ReportText(Example(), 80));
 }
 
+// As that of a file for each rank.
+TEST(ReportTest, ALabelThatIsAnotherOneOnEachRankHidesNoOther) {
+  Report report = Example();
+  for (int rank = 10; rank < 74; ++rank)
+    report.facts.insert(
+        report.facts.begin(),
+        {.name = "NCCL_DEBUG_FILE", .value = "log." + std::to_string(rank), .processes = 1});
+  const std::string text = ReportText(report, 80);
+  EXPECT_THAT(text, testing::HasSubstr("log.70"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("log.69")));
+  EXPECT_THAT(text, testing::HasSubstr("NCCL_DEBUG_FILE  and others"));
+  EXPECT_THAT(text, testing::HasSubstr("team "));
+}
+
 // A file may be from anybody.
 TEST(ReportTest, AFileThatIsNoReportIsRefusedInOneLine) {
   std::string newer = ReportJson(Example());

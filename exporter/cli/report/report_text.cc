@@ -22,6 +22,7 @@ using Cells = std::vector<std::string>;
 // Rows of a table in a terminal. --json has all.
 constexpr size_t kMostLines = 20;
 constexpr size_t kMostSentences = 8;  // of one kind
+constexpr size_t kMostValues = 4;     // of one label
 
 // With `before`, unless it is empty.
 std::string ValueOf(const SampleLabels& labels, const char* name, const char* other = "",
@@ -112,9 +113,18 @@ ReportTable FactsTable(const Report& report, bool of_those_that_differ) {
       .title = of_those_that_differ ? "Differs between ranks" : "Versions",
       .columns = {{"LABEL", true}, {"VALUE", true}, {"PROCESSES"}, {"RANKS", true, 1}},
       .rows = {}};
+  size_t values = 0;
+  const std::string* last = nullptr;
   for (const ReportFact& fact : report.facts) {
     const bool differs = report.Differs(fact);
     if (differs != of_those_that_differ || !(differs || fact.name.ends_with("_version"))) continue;
+    values = last != nullptr && *last == fact.name ? values + 1 : 1;
+    last = &fact.name;
+    if (values > kMostValues) {
+      if (values == kMostValues + 1)
+        table.rows.push_back({Printable(fact.name), "and others", "", ""});
+      continue;
+    }
     table.rows.push_back(
         {Printable(fact.name), fact.value.empty() ? "not set" : PrintablePath(fact.value),
          std::to_string(fact.processes), Printable(fmt::format("{}", fmt::join(fact.on, ", ")))});
