@@ -41,12 +41,12 @@ inline constexpr std::array<IdentityVariable, 22> kIdentityVariables{{
     {"SLURM_STEP_ID", "slurm_step_id"},
 }};
 
-// NCCL's own variables begin with kNcclVariable, and those of this system with kOwnVariable. Each
-// of the former has a pair, in the order of their names, while there is room; then one pair has the
-// number and a hash of the others, "3~1a2b3c4d".
+// NCCL's own variables begin with kNcclVariable, and those of this system with kOwnVariable. A pair
+// has the number and a hash of the former that have a value, "12~1a2b3c4d". Behind it each of them
+// has a pair while there is room, in alphabetical order; a name that is cut ends with "~".
 inline constexpr std::string_view kNcclVariable = "NCCL_";
 inline constexpr std::string_view kOwnVariable = "NCCL_EXPORTER_";
-inline constexpr std::string_view kOtherNcclVariables = "NCCL_*";
+inline constexpr std::string_view kAllNcclVariables = "NCCL_*";
 
 // Distinguishes texts that differ only behind a cut.
 constexpr uint32_t AddToHash(uint32_t hash, std::string_view text) {

@@ -396,8 +396,8 @@ inline constexpr std::array<MetricRow, kMetricCount> kMetrics{{
      MetricPart::kAlerts},
     {Metric::kProcessEnvironmentInfo, "nccl_process_environment_info", MetricType::kInfo, "",
      LabelScope::kProcess, "hostname,variables",
-     "The NCCL_ variables that the process has in its environment, as in NCCL_ALGO=Ring "
-     "NCCL_DEBUG=INFO; absent without any."},
+     "Number and hash of the NCCL_ variables in the environment, and those that find room: "
+     "NCCL_*=2~1a2b3c4d NCCL_ALGO=Ring NCCL_DEBUG=INFO."},
     {Metric::kProcessChainedCallbacks, "nccl_process_chained_callbacks_total", MetricType::kCounter,
      "", LabelScope::kProcess, "",
      "Callbacks of a chained plugin, but for init and finalize: 64 for each that was timed. Absent "

@@ -19,8 +19,9 @@
 namespace nccl_exporter::exporter {
 
 // Bytes of labels of one sample. A sample with more counts as several against the limit of series,
-// so that the limit bounds the bytes of a page, too: labels may have 128 bytes each, and are in
-// every line. Labels of a rank in a pod have some 300 bytes, those of nccl_rank_info some 900.
+// so that the limit bounds the bytes of a page, too: labels may have 128 bytes each, one of them 1,000,
+// and are in every line. Labels of a rank in a pod have some 300 bytes, those of nccl_rank_info
+// some 900.
 inline constexpr size_t kLabelBytesPerSample = 512;
 
 // As how many samples one with that much text in its labels counts.

@@ -60,8 +60,7 @@ std::vector<ProcessGroup> ProcessGroups(const Book& book, LabelCache& cache, Kep
     if (process.is_alive) group.unread += process.unread_in_use;
     // Processes are in the order of their start.
     if (process.host) group.host = &*process.host;
-    if (const SharedLabels& of_process = cache.OfEnvironment(process))
-      group.environment = of_process;
+    group.environment = cache.OfEnvironment(process);
     if (process.is_stopped)
       group.is_stopped = group.is_stopped.value_or(false) || *process.is_stopped;
   }

@@ -39,7 +39,7 @@ struct ProcessGroup {
   // member that ends.
   const collector::HostSignals* host = nullptr;
 
-  SharedLabels environment = nullptr;  // of the member that began last, of those that have some
+  SharedLabels environment = nullptr;  // of the member that began last
 
   // The user whose share of the limit it takes. If dropped labels merge users, that is the first.
   uint64_t uid() const { return members.front()->uid; }

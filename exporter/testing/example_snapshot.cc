@@ -31,10 +31,11 @@ std::vector<collector::InFlightOperation> InFlight() {
 // A rank of a training job under Slurm: collectives, point-to-point and an operation in flight.
 collector::ProcessSnapshot TrainingProcess() {
   collector::ProcessSnapshot process = EmptyProcess(4711);
-  process.identity = {
-      {"SLURM_JOB_ID", "42"},        {"SLURM_STEP_ID", "0"},    {"SLURM_JOB_NAME", "llm \"7b\""},
-      {"POD_NAMESPACE", "research"}, {"POD_NAME", "trainer-0"}, {"CONTAINER_NAME", "main"},
-      {"NODE_NAME", "gpu-node-7"},   {"NCCL_DEBUG", "WARN"},    {"NCCL_IB_HCA", "=mlx5_0,mlx5_1"}};
+  process.identity = {{"SLURM_JOB_ID", "42"},           {"SLURM_STEP_ID", "0"},
+                      {"SLURM_JOB_NAME", "llm \"7b\""}, {"POD_NAMESPACE", "research"},
+                      {"POD_NAME", "trainer-0"},        {"CONTAINER_NAME", "main"},
+                      {"NODE_NAME", "gpu-node-7"},      {"NCCL_*", "2~1a2b3c4d"},
+                      {"NCCL_DEBUG", "WARN"},           {"NCCL_IB_HCA", "=mlx5_0,mlx5_1"}};
   process.unread_in_use = 3;
   process.host = {{.cpu_wait_ns = 1500000000,
                    .involuntary_switches = 420,

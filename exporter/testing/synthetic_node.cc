@@ -214,6 +214,7 @@ std::shared_ptr<const collector::NodeSnapshot> NodeOfShape(const NodeShape& shap
   for (int rank = 0; rank < shape.ranks; ++rank) {
     collector::ProcessSnapshot process = EmptyProcess(static_cast<uint64_t>(1000 + rank));
     process.identity = {{"SLURM_JOB_ID", "1234567"},
+                        {"NCCL_*", "3~1a2b3c4d"},
                         {"NCCL_DEBUG", "WARN"},
                         {"NCCL_IB_HCA", "mlx5"},
                         {"NCCL_SOCKET_IFNAME", "eth0"}};

@@ -65,40 +65,44 @@ void SetValue(layout::IdentityPair& pair, const char* value) {
   std::snprintf(pair.value + std::strlen(pair.value), 10, "~%08x", AddToHash(0, value));
 }
 
-// The last pair has a hash of those that find no pair of their own. Another thread may change the
-// environment, so it is walked once, as by one getenv().
+struct NcclVariable {
+  const char* text;  // "NAME=value"
+  size_t name_bytes;
+};
+
+// Another thread may change the environment meanwhile: it is walked once, as by one getenv().
 void AddNcclVariables(layout::SegmentHeader* header, char* const* environment) {
   constexpr size_t kMostVariables = 256;
-  const char* variables[kMostVariables];
+  NcclVariable variables[kMostVariables];
   size_t size = 0;
-  for (; environment != nullptr && *environment != nullptr && size < kMostVariables;
-       ++environment) {
-    if (IsNcclVariable(*environment) && std::strchr(*environment, '=') != nullptr)
-      variables[size++] = *environment;
+  for (const char* text; size < kMostVariables && (text = *environment) != nullptr; ++environment) {
+    const char* const equals = IsNcclVariable(text) ? std::strchr(text, '=') : nullptr;
+    if (equals != nullptr && equals[1] != '\0')
+      variables[size++] = {text, static_cast<size_t>(equals - text)};
   }
-  std::sort(variables, variables + size,
-            [](const char* a, const char* b) { return std::strcmp(a, b) < 0; });
+  // Unlike std::sort(), it stays within the array whatever becomes of the texts.
+  std::partial_sort(
+      variables, variables + size, variables + size,
+      [](const NcclVariable& a, const NcclVariable& b) { return std::strcmp(a.text, b.text) < 0; });
 
   const auto next = [&] {
     layout::IdentityPair& pair = header->identity[header->identity_count++];
     std::memset(static_cast<void*>(&pair), 0, sizeof(pair));
     return &pair;
   };
-  const size_t room = layout::kIdentityPairs - header->identity_count;
-  const size_t named = size <= room ? size : room - 1;
-  for (size_t i = 0; i < named; ++i) {
-    layout::IdentityPair* const pair = next();
-    const char* const equals = std::strchr(variables[i], '=');
-    const auto name_bytes = static_cast<size_t>(equals - variables[i]);
-    CopyText(pair->key, std::min(sizeof(pair->key), name_bytes + 1), variables[i]);
-    SetValue(*pair, equals + 1);
-  }
-  if (named == size) return;
-  layout::IdentityPair* const others = next();
+  layout::IdentityPair* const all = next();
   uint32_t hash = 0;
-  for (size_t i = named; i < size; ++i) hash = AddToHash(hash, variables[i]);
-  CopyText(others->key, sizeof(others->key), kOtherNcclVariables.data());
-  std::snprintf(others->value, sizeof(others->value), "%zu~%08x", size - named, hash);
+  for (size_t i = 0; i < size; ++i) hash = AddToHash(hash, variables[i].text);
+  CopyText(all->key, sizeof(all->key), kAllNcclVariables.data());
+  std::snprintf(all->value, sizeof(all->value), "%zu~%08x", size, hash);
+  for (size_t i = 0; i < size && header->identity_count < layout::kIdentityPairs; ++i) {
+    layout::IdentityPair* const pair = next();
+    const auto& [text, name_bytes] = variables[i];
+    const bool fits = name_bytes < sizeof(pair->key);
+    CopyText(pair->key, fits ? name_bytes + 1 : sizeof(pair->key) - 1, text);
+    if (!fits) pair->key[std::strlen(pair->key)] = '~';
+    SetValue(*pair, text + name_bytes + 1);
+  }
 }
 
 }  // namespace
@@ -143,7 +147,7 @@ void WriteProcessIdentity(layout::SegmentHeader* header, const char* (*get)(cons
     SetValue(pair, value);
   }
   header->identity_count = count;
-  AddNcclVariables(header, environment);
+  if (environment != nullptr) AddNcclVariables(header, environment);
 }
 
 namespace {

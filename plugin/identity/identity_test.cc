@@ -129,37 +129,42 @@ const char* NoVariable(const char*) { return nullptr; }
 
 TEST(Identity, HasThePairsOfNcclsVariablesByName) {
   const std::string hcas(200, 'h');
-  const Pairs pairs = PairsOf({"PATH=/bin", "NCCL_IB_HCA=" + hcas, "NCCL_DEBUG=INFO",
-                               "NCCL_=", "NCCL_EXPORTER_DIR=/x", "NCCL_NO_VALUE", "XNCCL_DEBUG=x",
-                               "NCCL_A_NAME_OF_MORE_BYTES_THAN_A_KEY_HAS=a=b", "NCCL_ALGO="},
-                              NoVariable);
-  ASSERT_EQ(pairs.size(), 5u);
-  EXPECT_EQ(pairs[0], std::pair("NCCL_"s, ""s));
-  EXPECT_EQ(pairs[1], std::pair("NCCL_ALGO"s, ""s));
-  EXPECT_EQ(pairs[2], std::pair("NCCL_A_NAME_OF_MORE_BYTES_THAN_A"s.substr(0, 31), "a=b"s));
-  EXPECT_EQ(pairs[3], std::pair("NCCL_DEBUG"s, "INFO"s));
+  const Pairs pairs = PairsOf(
+      {"PATH=/bin", "NCCL_IB_HCA=" + hcas, "NCCL_DEBUG=INFO", "NCCL_=x", "NCCL_EXPORTER_DIR=/x",
+       "NCCL_NO_VALUE", "XNCCL_DEBUG=x", "NCCL_" + std::string(26, 'F') + "=fits",
+       "NCCL_" + std::string(27, 'L') + "=a=b", "NCCL_ALGO="},
+      NoVariable);
+  ASSERT_EQ(pairs.size(), 6u);
+  EXPECT_EQ(pairs[0].first, "NCCL_*");
+  EXPECT_EQ(pairs[0].second.substr(0, 2), "5~");
+  EXPECT_EQ(pairs[1], std::pair("NCCL_"s, "x"s));
+  EXPECT_EQ(pairs[2], std::pair("NCCL_DEBUG"s, "INFO"s));
+  EXPECT_EQ(pairs[3], std::pair("NCCL_" + std::string(26, 'F'), "fits"s));
   EXPECT_EQ(pairs[4].first, "NCCL_IB_HCA");
   EXPECT_EQ(pairs[4].second.substr(0, 87), hcas.substr(0, 86) + '~');
-  EXPECT_EQ(PairsOf({}, NoVariable), Pairs{});
+  EXPECT_EQ(pairs[5], std::pair("NCCL_" + std::string(25, 'L') + '~', "a=b"s));
+  EXPECT_EQ(PairsOf({}, NoVariable), (Pairs{{"NCCL_*", "0~00000000"}}));
 }
 
-// One pair counts those that find no room, and differs if they do.
-TEST(Identity, CountsTheVariablesOfNcclThatFindNoRoom) {
+// The number and hash are those of all.
+TEST(Identity, HasAsManyVariablesOfNcclAsFindRoom) {
   std::vector<std::string> variables;
   for (char name = 'A'; name <= 'Z'; ++name) variables.push_back("NCCL_"s + name + "=1");
   const auto seven = [](const char*) { return "7"; };
   constexpr char kLabels[] = "a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1";
   const Pairs pairs = PairsOf(variables, seven, kLabels);
   ASSERT_EQ(pairs.size(), static_cast<size_t>(layout::kIdentityPairs));
-  EXPECT_EQ(pairs[30], std::pair("NCCL_A"s, "1"s));
-  EXPECT_EQ(pairs[31].first, kOtherNcclVariables);
-  EXPECT_EQ(pairs[31].second.substr(0, 3), "25~");
+  EXPECT_EQ(pairs[30].first, kAllNcclVariables);
+  EXPECT_EQ(pairs[30].second.substr(0, 3), "26~");
+  EXPECT_EQ(pairs[31], std::pair("NCCL_A"s, "1"s));
+  EXPECT_EQ(PairsOf(variables, NoVariable).size(), 27u);
+  EXPECT_EQ(PairsOf(variables, NoVariable)[0], pairs[30]) << "whatever else finds room";
   std::ranges::reverse(variables);
   EXPECT_EQ(PairsOf(variables, seven, kLabels), pairs) << "in any order of the environment";
   variables.front().back() = '2';
-  EXPECT_NE(PairsOf(variables, seven, kLabels).back(), pairs.back());
-  variables.resize(2);
-  EXPECT_EQ(PairsOf(variables, seven, kLabels).back(), std::pair("NCCL_Z"s, "2"s));
+  EXPECT_NE(PairsOf(variables, seven, kLabels)[30], pairs[30]);
+  const std::vector<std::string> many(1000, "NCCL_A=1");
+  EXPECT_EQ(PairsOf(many, NoVariable)[0].second.substr(0, 4), "256~");
 }
 
 // Regresses: names of 63 and 64 bytes, which Linux has and Kubernetes makes, were lost. A user

@@ -2,6 +2,7 @@
 #include "exporter/cli/report/report.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
@@ -16,6 +17,7 @@ using Json = nlohmann::json;
 
 // A report has six levels. More would only cost memory.
 constexpr int kMostLevels = 16;
+constexpr size_t kMostVariables = 256;  // of all processes of a job
 
 // All texts as text that a terminal only shows.
 Json Clean(const Json& json) {
@@ -44,26 +46,32 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Report, schema, source, job, from, to, gpu_se
                                    knows_waiting, waiting_gpu_seconds, gpus, waiting, traffic,
                                    waited_for, events, facts, losses, step, measures, warnings)
 
-bool Report::Differs(const ReportFact& fact) const {
-  return std::ranges::count(facts, fact.name, &ReportFact::name) > 1;
-}
-
-void AddVariables(const std::vector<ProcessVariables>& processes, FactTable& table) {
-  const std::string others(kOtherNcclVariables);
+void AddVariables(const std::map<std::string, ProcessVariables>& processes, FactTable& table) {
+  const std::string all(kAllNcclVariables);
   std::set<std::string> names;
-  for (const ProcessVariables& process : processes) {
-    for (const auto& [name, value] : process.values) names.insert(name);
-  }
-  for (const ProcessVariables& process : processes) {
-    // Those that found no room are not known by name.
-    const bool is_complete = !process.values.empty() && !process.values.contains(others);
-    for (const std::string& name : names) {
-      const auto value = process.values.find(name);
-      if (value != process.values.end())
-        table[name][value->second].push_back(process.on);
-      else if (is_complete && name != others)
-        table[name][""].push_back(process.on);
+  for (const auto& [on, values] : processes) {
+    for (const auto& [name, value] : values) {
+      if (name != all && names.size() < kMostVariables) names.insert(name);
     }
+  }
+  bool is_whole = true;
+  for (const auto& [on, values] : processes) {
+    const auto summary = values.find(all);
+    if (summary == values.end()) continue;
+    // A variable without a value here is not set if the number is that of all.
+    const bool is_complete =
+        std::strtoul(summary->second.c_str(), nullptr, 10) + 1 == values.size();
+    is_whole &= is_complete;
+    for (const std::string& name : names) {
+      const auto value = values.find(name);
+      if (value != values.end() || is_complete)
+        table[name][value == values.end() ? "" : value->second].push_back(on);
+    }
+  }
+  const auto differs = [&](const std::string& name) { return table[name].size() > 1; };
+  if (is_whole && std::ranges::any_of(names, differs)) return;
+  for (const auto& [on, values] : processes) {
+    if (values.contains(all)) table[all][values.at(all)].push_back(on);
   }
 }
 

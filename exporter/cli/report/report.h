@@ -101,20 +101,15 @@ struct Report {
   std::vector<std::string> warnings = {};  // why it may be incomplete
 
   double waiting_share() const { return gpu_seconds > 0 ? waiting_gpu_seconds / gpu_seconds : 0; }
-  // Whether the fact's label has several values.
-  bool Differs(const ReportFact& fact) const;
 };
 
 // Labels of processes, by name and value: who has it.
 using FactTable = std::map<std::string, std::map<std::string, std::vector<std::string>>>;
-// NCCL's own variables of a process, and who it is.
-struct ProcessVariables {
-  std::string on;
-  std::map<std::string, std::string> values;
-};
-// Each variable is a label, with an empty value where a process does not have it. A process without
-// any, whose plugin may be older, is left out.
-void AddVariables(const std::vector<ProcessVariables>& processes, FactTable& table);
+// NCCL's own variables of a process, as its segment has them (proto/identity_variables.h).
+using ProcessVariables = std::map<std::string, std::string>;
+// Adds those of the processes by their names, as labels. The value is empty where a variable is not
+// set. A process without the number of all, whose plugin is older, is left out.
+void AddVariables(const std::map<std::string, ProcessVariables>& processes, FactTable& table);
 // As Report::facts.
 std::vector<ReportFact> FactsOf(FactTable table);
 // "AllReduce of dp". All communicators without a name have one: their ids are new in each run.

@@ -9,7 +9,6 @@
 #include <set>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "exporter/findings/late/late_candidates.h"
 #include "exporter/findings/words.h"
@@ -283,7 +282,7 @@ void OfNode::AddLastState(Report& report) const {
 void OfNode::AddFacts(Report& report) const {
   FactTable facts;
   std::set<std::string> nodes;
-  std::vector<ProcessVariables> variables;
+  std::map<std::string, ProcessVariables> variables;  // of each rank's last process
   for (const ProcessSnapshot& process : node_.processes) {
     nodes.insert(process.NodeName());
     const std::string rank = process.numbers.global_rank
@@ -296,11 +295,10 @@ void OfNode::AddFacts(Report& report) const {
     for (const int version : versions) {
       if (version > 0) facts["nccl_version"][NcclVersionText(version)].push_back(rank);
     }
-    ProcessVariables& of_process = variables.emplace_back();
-    of_process.on = rank;
+    variables[rank].clear();
     for (const auto& [name, value] : process.identity) {
       if (IsNcclVariable(name)) {
-        of_process.values[name] = value;
+        variables[rank][name] = value;
         continue;
       }
       const bool is_label = name.starts_with(kUserLabelKey);

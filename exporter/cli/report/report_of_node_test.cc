@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exporter/cli/report/report_text.h"
@@ -222,29 +224,56 @@ TEST_F(ReportOfNodeTest, LossesAndVariablesThatDifferAreListed) {
   const auto team = std::ranges::find(report.facts, "b", &ReportFact::value);
   ASSERT_NE(team, report.facts.end());
   EXPECT_EQ(team->name, "team");
-  EXPECT_TRUE(report.Differs(*team));
   EXPECT_THAT(team->on, testing::ElementsAre("global rank 2"));
 }
 
-// A variable that one rank alone has, and a rank of which not all are known.
-TEST_F(ReportOfNodeTest, VariablesOfNcclThatDifferAreListed) {
-  for (collector::ProcessSnapshot& process : node_.node.processes)
-    process.identity.emplace_back("NCCL_DEBUG", "WARN");
-  node_.node.processes[1].identity.emplace_back("NCCL_IB_DISABLE", "1");
-  node_.node.processes[2].identity.emplace_back("NCCL_*", "3~1a2b3c4d");
-  std::erase_if(node_.node.processes[3].identity,
-                [](const auto& pair) { return pair.first == "NCCL_DEBUG"; });
-  const Report report = Of();
-  std::vector<std::string> seen;
-  for (const ReportFact& fact : report.facts) {
-    if (fact.name.starts_with("NCCL_"))
-      seen.push_back(fmt::format("{}={} on {}: {}", fact.name, fact.value, fact.processes,
-                                 fmt::join(fact.on, " and ")));
+class NcclVariablesTest : public ReportOfNodeTest {
+ protected:
+  void Set(size_t process, std::vector<std::pair<std::string, std::string>> variables) {
+    std::ranges::move(variables, std::back_inserter(node_.node.processes[process].identity));
   }
-  EXPECT_THAT(seen, testing::ElementsAre(
-                        "NCCL_*=3~1a2b3c4d on 1: ", "NCCL_DEBUG=WARN on 3: ",
-                        "NCCL_IB_DISABLE= on 1: ", "NCCL_IB_DISABLE=1 on 1: global rank 1"));
-  EXPECT_NE(ReportText(report, 120).find("NCCL_IB_DISABLE  not set"), std::string::npos);
+  std::vector<std::string> Facts() {
+    std::vector<std::string> seen;
+    for (const ReportFact& fact : Of().facts) {
+      if (fact.name.starts_with("NCCL_"))
+        seen.push_back(fmt::format("{}={} on {}: {}", fact.name, fact.value, fact.processes,
+                                   fmt::join(fact.on, " and ")));
+    }
+    return seen;
+  }
+};
+
+// Rank 2 has an older plugin.
+TEST_F(NcclVariablesTest, ThoseThatDifferAreListed) {
+  Set(0, {{"NCCL_*", "2~0000000a"}, {"NCCL_ALGO", "Ring"}, {"NCCL_DEBUG", "WARN"}});
+  Set(1, {{"NCCL_*", "3~0000000b"},
+          {"NCCL_ALGO", "Ring"},
+          {"NCCL_DEBUG", "WARN"},
+          {"NCCL_IB_DISABLE", "1"}});
+  Set(3, {{"NCCL_*", "2~0000000a"}, {"NCCL_ALGO", "Ring"}, {"NCCL_DEBUG", "WARN"}});
+  EXPECT_THAT(Facts(), testing::ElementsAre(
+                           "NCCL_ALGO=Ring on 3: ", "NCCL_DEBUG=WARN on 3: ",
+                           "NCCL_IB_DISABLE= on 2: ", "NCCL_IB_DISABLE=1 on 1: global rank 1"));
+}
+
+// It is not known whether rank 1 has NCCL_DEBUG, but that it has another environment.
+TEST_F(NcclVariablesTest, WithoutRoomForAllAHashTellsWhetherTheyDiffer) {
+  for (const size_t process : {0, 2, 3})
+    Set(process, {{"NCCL_*", "2~0000000a"}, {"NCCL_ALGO", "Ring"}, {"NCCL_DEBUG", "WARN"}});
+  Set(1, {{"NCCL_*", "3~0000000b"}, {"NCCL_ALGO", "Ring"}});
+  EXPECT_THAT(Facts(), testing::ElementsAre(
+                           "NCCL_*=2~0000000a on 3: ", "NCCL_*=3~0000000b on 1: global rank 1",
+                           "NCCL_ALGO=Ring on 4: ", "NCCL_DEBUG=WARN on 3: "));
+}
+
+TEST_F(NcclVariablesTest, AreThoseOfTheLastProcessOfARank) {
+  for (const size_t process : {0, 1, 2, 3})
+    Set(process, {{"NCCL_*", "1~0000000a"}, {"NCCL_DEBUG", "WARN"}});
+  collector::ProcessSnapshot before = node_.node.processes[1];
+  before.is_alive = false;
+  before.identity.back().second = "INFO";
+  node_.node.processes.insert(node_.node.processes.begin(), before);
+  EXPECT_THAT(Facts(), testing::ElementsAre("NCCL_*=1~0000000a on 4: ", "NCCL_DEBUG=WARN on 4: "));
 }
 
 }  // namespace

@@ -328,7 +328,7 @@ std::map<std::string, std::string> VariablesIn(std::string_view text) {
     const std::string_view variable = text.substr(0, end);
     const size_t equals = variable.find('=');
     if (equals != variable.npos)
-      variables[std::string(variable.substr(0, equals))] = variable.substr(equals + 1);
+      variables.emplace(variable.substr(0, equals), variable.substr(equals + 1));
     text = end == text.npos ? "" : text.substr(end + 1);
   }
   return variables;
@@ -339,8 +339,8 @@ void Asked::AddFacts(Report& report) const {
   std::set<std::string> nodes, names;
   const auto name_of = [](const Sample& process) {
     const std::string& rank = process.Label("global_rank");
-    return (rank.empty() ? "" : fmt::format("global rank {} on ", rank)) +
-           process.Label("hostname");
+    return fmt::format("{} {} on {}", rank.empty() ? "pid" : "global rank",
+                       rank.empty() ? process.Label("pid") : rank, process.Label("hostname"));
   };
   const auto add = [&](const std::string& name, const Sample& process) {
     facts[name][process.Label(name)].push_back(name_of(process));
@@ -363,13 +363,15 @@ void Asked::AddFacts(Report& report) const {
            "group by (nccl_version, {}) (last_over_time(nccl_communicator_info{{{}}}{}))",
            fmt::join(kOfProcess, ", "), matchers_, Range())))
     add("nccl_version", process);
-  std::vector<ProcessVariables> variables;
-  for (const Sample& process :
-       Ask(fmt::format("group by (variables, {}) "
-                       "(last_over_time(nccl_process_environment_info{{{}}}{}))",
-                       fmt::join(kOfProcess, ", "), matchers_, Range())))
-    variables.push_back(
-        {.on = name_of(process), .values = VariablesIn(process.Label("variables"))});
+  // Processes at the end, and earlier ones of ranks that have none then: those of a job that was
+  // started again are left out.
+  std::map<std::string, ProcessVariables> variables;
+  for (const Sample& process : Ask(fmt::format(
+           "group by (variables, {0}) (nccl_process_environment_info{{{1}}} or "
+           "(last_over_time(nccl_process_environment_info{{{1}}}{2}) unless on (global_rank) "
+           "nccl_process_environment_info{{{1},global_rank!=\"\"}}))",
+           fmt::join(kOfProcess, ", "), matchers_, Range())))
+    variables.emplace(name_of(process), VariablesIn(process.Label("variables")));
   AddVariables(variables, facts);
   report.nodes = nodes.size();
   report.facts = FactsOf(std::move(facts));

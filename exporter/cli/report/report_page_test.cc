@@ -68,18 +68,24 @@ TEST(ReportTest, JsonIsReadAgainAsItWas) {
   EXPECT_EQ(ReportText(ReportIn(json), 80), ReportText(Example(), 80));
 }
 
-// As that of a file for each rank.
-TEST(ReportTest, ALabelThatIsAnotherOneOnEachRankHidesNoOther) {
+// Eight adapters of each node, and one rank that has another one.
+TEST(ReportTest, OfALabelWithManyValuesTheMostFrequentAndTheRarestAreShown) {
   Report report = Example();
-  for (int rank = 10; rank < 74; ++rank)
-    report.facts.insert(
-        report.facts.begin(),
-        {.name = "NCCL_DEBUG_FILE", .value = "log." + std::to_string(rank), .processes = 1});
+  report.facts = {{.name = "team", .value = "a", .processes = 7},
+                  {.name = "team", .value = "", .processes = 1}};
+  for (int adapter = 0; adapter < 8; ++adapter)
+    report.facts.push_back(
+        {.name = "NCCL_IB_HCA", .value = "mlx5_" + std::to_string(adapter), .processes = 100});
+  report.facts.push_back(
+      {.name = "NCCL_IB_HCA", .value = "", .processes = 1, .on = {"global rank 5"}});
   const std::string text = ReportText(report, 80);
-  EXPECT_THAT(text, testing::HasSubstr("log.70"));
-  EXPECT_THAT(text, testing::Not(testing::HasSubstr("log.69")));
-  EXPECT_THAT(text, testing::HasSubstr("NCCL_DEBUG_FILE  and others"));
-  EXPECT_THAT(text, testing::HasSubstr("team "));
+  for (const char* shown :
+       {"NCCL_IB_HCA  mlx5_0", "NCCL_IB_HCA  mlx5_5", "NCCL_IB_HCA  mlx5_6", "NCCL_IB_HCA  mlx5_7",
+        "NCCL_IB_HCA  not set", "NCCL_IB_HCA  and 4 more values", "team "})
+    EXPECT_THAT(text, HasSubstr(shown));
+  EXPECT_THAT(text, Not(testing::AnyOf(HasSubstr("mlx5_1"), HasSubstr("mlx5_4"))));
+  EXPECT_THAT(text, HasSubstr("global rank 5"));
+  EXPECT_EQ(text.find("not set"), text.rfind("not set")) << "a label that is not known";
 }
 
 // A file may be from anybody.

@@ -9,10 +9,13 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "exporter/findings/words.h"
 #include "exporter/text/time_text.h"
+#include "proto/identity_variables.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -22,7 +25,7 @@ using Cells = std::vector<std::string>;
 // Rows of a table in a terminal. --json has all.
 constexpr size_t kMostLines = 20;
 constexpr size_t kMostSentences = 8;  // of one kind
-constexpr size_t kMostValues = 4;     // of one label
+constexpr size_t kMostValues = 5;     // of one label
 
 // With `before`, unless it is empty.
 std::string ValueOf(const SampleLabels& labels, const char* name, const char* other = "",
@@ -113,21 +116,22 @@ ReportTable FactsTable(const Report& report, bool of_those_that_differ) {
       .title = of_those_that_differ ? "Differs between ranks" : "Versions",
       .columns = {{"LABEL", true}, {"VALUE", true}, {"PROCESSES"}, {"RANKS", true, 1}},
       .rows = {}};
-  size_t values = 0;
-  const std::string* last = nullptr;
-  for (const ReportFact& fact : report.facts) {
-    const bool differs = report.Differs(fact);
-    if (differs != of_those_that_differ || !(differs || fact.name.ends_with("_version"))) continue;
-    values = last != nullptr && *last == fact.name ? values + 1 : 1;
-    last = &fact.name;
-    if (values > kMostValues) {
-      if (values == kMostValues + 1)
-        table.rows.push_back({Printable(fact.name), "and others", "", ""});
-      continue;
+  std::map<std::string_view, std::vector<const ReportFact*>> by_name;
+  for (const ReportFact& fact : report.facts) by_name[fact.name].push_back(&fact);
+  for (const auto& [name, values] : by_name) {
+    const bool differs = values.size() > 1;
+    if (differs != of_those_that_differ || !(differs || name.ends_with("_version"))) continue;
+    // The most frequent one, and the rarest.
+    const size_t left_out = values.size() > kMostValues ? values.size() - kMostValues : 0;
+    for (size_t i = 0; i < values.size(); i += i == 0 ? left_out + 1 : 1) {
+      const ReportFact& fact = *values[i];
+      const bool is_unset = fact.value.empty() && IsNcclVariable(name);
+      table.rows.push_back({Printable(fact.name), is_unset ? "not set" : PrintablePath(fact.value),
+                            std::to_string(fact.processes),
+                            Printable(fmt::format("{}", fmt::join(fact.on, ", ")))});
     }
-    table.rows.push_back(
-        {Printable(fact.name), fact.value.empty() ? "not set" : PrintablePath(fact.value),
-         std::to_string(fact.processes), Printable(fmt::format("{}", fmt::join(fact.on, ", ")))});
+    if (left_out > 0)
+      table.rows.push_back({Printable(name), fmt::format("and {} more values", left_out), "", ""});
   }
   return table;
 }

@@ -117,7 +117,7 @@ LabelCache::ProcessEntry& LabelCache::EntryOf(const collector::ProcessSnapshot& 
   const auto fill = [&](ProcessEntry& entry) {
     if (!entry.process) make(entry.process, ProcessLabels, false);
     if (!entry.others) make(entry.others, OtherCommunicatorLabels, false);
-    if (entry.environment) return;
+    if (!entry.process || entry.environment) return;
     Labels labels = EnvironmentLabels(process);
     if (!labels.empty())
       entry.environment = Intern(std::move(labels), process.uid, info_budget_, false);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/series/labels/series_labels.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -97,21 +95,14 @@ Labels ProcessLabels(const collector::ProcessSnapshot& process) {
 }
 
 Labels EnvironmentLabels(const collector::ProcessSnapshot& process) {
-  std::string text, others;
-  bool is_cut = false;
-  uint32_t hash = 0;
+  std::string text;
   for (const auto& [name, value] : process.identity) {
     if (!IsNcclVariable(name)) continue;
     const std::string variable = (text.empty() ? "" : " ") + ValidUtf8(name + "=" + value);
-    hash = AddToHash(hash, variable);
-    others = fmt::format(" {}=~{:08x}", kOtherNcclVariables, hash);
-    if (!is_cut && text.size() + variable.size() + others.size() <= kNcclVariablesLimitBytes)
-      text += variable;
-    else
-      is_cut = true;
+    if (text.size() + variable.size() > kNcclVariablesLimitBytes) break;
+    text += variable;
   }
   if (text.empty()) return {};
-  if (is_cut) text += others;
   Labels labels;
   Append(labels, "hostname", process.NodeName());
   labels.push_back({"variables", std::move(text)});

@@ -16,8 +16,9 @@ namespace nccl_exporter::exporter {
 // occurs in practice, and bounds the size of a scrape.
 inline constexpr size_t kLabelValueLimitBytes = 128;
 
-// Maximum length of the label `variables`: Mimir and Cortex refuse values of more than 2,048 bytes.
-inline constexpr size_t kNcclVariablesLimitBytes = 1024;
+// Maximum length of the label `variables`. Scrapes are refused for a longer value where the limit
+// is 1,023, as in Azure's Prometheus.
+inline constexpr size_t kNcclVariablesLimitBytes = 1000;
 
 // Labels of a series of nccl_rank_info at most, with its name, `job` and `instance`: Mimir and
 // Cortex refuse series of more than 30, and external labels are among these. Variables that find no
@@ -35,9 +36,9 @@ Labels UserLabels(const collector::ProcessSnapshot& process);
 Labels CommunicatorLabels(const collector::ProcessSnapshot& process,
                           const collector::CommunicatorSnapshot& communicator);
 
-// Labels of nccl_process_environment_info besides ProcessLabels(): NCCL's own variables in the
-// environment of the process, "NCCL_ALGO=Ring NCCL_DEBUG=INFO". Where some find no room, the text
-// ends with a hash of all, "NCCL_*=~1a2b3c4d". None if the plugin recorded no variable.
+// Labels of nccl_process_environment_info besides ProcessLabels(): NCCL's own variables as the
+// segment has them (proto/identity_variables.h), as far as there is room: "NCCL_*=2~1a2b3c4d
+// NCCL_ALGO=Ring NCCL_DEBUG=INFO". None if the plugin recorded no variable.
 Labels EnvironmentLabels(const collector::ProcessSnapshot& process);
 
 // Labels of the communicators of a process' job that have no series of their own.
