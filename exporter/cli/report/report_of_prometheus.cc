@@ -13,7 +13,6 @@
 #include <string_view>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "proto/identity_variables.h"
 
@@ -321,8 +320,8 @@ void Asked::AddMeasures(Report& report) const {
 
 // The label `variables` has one after the other: each begins where a name of NCCL's follows a
 // blank.
-std::map<std::string, std::string> VariablesIn(std::string_view text) {
-  std::map<std::string, std::string> variables;
+ProcessVariables VariablesIn(std::string_view text) {
+  ProcessVariables variables;
   while (!text.empty()) {
     const size_t end = text.find(fmt::format(" {}", kNcclVariable));
     const std::string_view variable = text.substr(0, end);

@@ -170,6 +170,23 @@ TEST(LabelCacheTest, RemembersNoNamesOfACommunicatorThatChangesThemAtEveryScrape
   EXPECT_EQ(cache.held(), held);
 }
 
+// A process may change its variables at every scrape.
+TEST(LabelCacheTest, VariablesTakeTheUsersBudgetOfInfoSets) {
+  collector::ProcessSnapshot process = EmptyProcess(1);
+  LabelCache cache({}, kNewSeriesSets, {.at_once = 2, .per_minute = 60});
+  EXPECT_EQ(cache.OfEnvironment(process), nullptr);
+  for (int scrape = 0; scrape < 4; ++scrape) {
+    cache.Sweep();
+    process.identity = {{"NCCL_*", "1~1a2b3c4d"}, {"NCCL_DEBUG", std::to_string(scrape)}};
+    EXPECT_EQ(cache.OfEnvironment(process) != nullptr, scrape < 2) << scrape;
+  }
+  cache.Sweep();
+  EXPECT_LE(cache.held(), 3u);
+  cache.SetTime(60'000'000'000);
+  ASSERT_NE(cache.OfEnvironment(process), nullptr) << "is tried again";
+  EXPECT_EQ(cache.OfEnvironment(process)->labels(), EnvironmentLabels(process));
+}
+
 TEST(LabelCacheTest, FollowsEveryChangeOfACommunicator) {
   using Change = std::function<void(collector::CommunicatorSnapshot&)>;
   const std::vector<Change> changes{
