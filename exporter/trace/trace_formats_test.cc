@@ -79,6 +79,10 @@ TEST_F(FormatsTest, WhatIsNoTraceIsRefusedWithTheReason) {
   EXPECT_EQ(fault_of("{\"ncclExporterTrace\":{\"version\":3,\"nodes\":[]}}"), "it has no node");
   EXPECT_EQ(fault_of("[]"), "it is no trace of nccl-exporter in Chrome's format");
   EXPECT_NE(fault_of("\x0a\x05"), "");
+  std::string fraction = ChromeTrace(alignment_);
+  const std::string end = "\"end_ns\":";
+  fraction.insert(fraction.find(end) + end.size(), "1.7e22,\"x\":");
+  EXPECT_EQ(fault_of(fraction), "it has a fraction in place of a count or a time");
   std::string text = ChromeTrace(alignment_);
   text.resize(text.find("traceEvents"));
   std::mt19937 random(1);

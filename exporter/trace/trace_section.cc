@@ -158,6 +158,9 @@ class Reader {
   }
   void Read(auto& value) {
     using Value = std::remove_reference_t<decltype(value)>;
+    // The conversion of a fraction is undefined where it is out of range.
+    if (std::is_integral_v<Value> && value_.is_number_float())
+      throw Foreign{"it has a fraction in place of a count or a time"};
     if constexpr (std::is_same_v<Value, int64_t>) {
       value = std::clamp(value_.get<int64_t>(), -kMostTraceNs, kMostTraceNs);  // a time
     } else if constexpr (std::is_arithmetic_v<Value>) {
@@ -175,8 +178,12 @@ class Reader {
   // The file may come from anybody, and a summary of it goes to a terminal.
   void Read(std::string& text) { text = ValidUtf8(value_.get<std::string>(), kTextLimitBytes); }
   void Read(Losses& losses) {
-    for (size_t i = 0; i < kLossCount; ++i)
-      losses[i] = value_.value(std::string(kLosses[i].reason), uint64_t{0});
+    const auto& known = value_.get_ref<const json::object_t&>();
+    for (size_t i = 0; i < kLossCount; ++i) {
+      const auto loss = known.find(std::string(kLosses[i].reason));
+      losses[i] = 0;
+      if (loss != known.end()) Reader(loss->second).Read(losses[i]);
+    }
   }
   template <typename Value>
   void Read(std::optional<Value>& value) {

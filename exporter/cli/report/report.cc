@@ -121,12 +121,18 @@ std::string JsonLine(const Json& json) {
 std::string ReportJson(const Report& report) { return JsonLine(report); }
 
 Report ReportIn(std::string_view json) {
-  const auto refuse_depth = [](int depth, Json::parse_event_t, Json&) {
+  std::string name;
+  const auto refuse = [&](int depth, Json::parse_event_t event, const Json& value) {
     if (depth > kMostLevels) throw std::invalid_argument("it has too many levels");
+    if (event == Json::parse_event_t::key) name = value.get<std::string>();
+    const bool is_count = name == "processes" || name == "ranks" || name == "nodes";
+    // The conversion of a fraction or of a negative number is undefined.
+    if (is_count && value.is_number() && !value.is_number_unsigned())
+      throw std::invalid_argument(name + " is no count");
     return true;
   };
   try {
-    const Json read = Clean(Json::parse(json, refuse_depth));
+    const Json read = Clean(Json::parse(json, refuse));
     const std::string schema = read.at("schema").get<std::string>();
     const size_t major = kReportSchema.find('.') + 1;
     if (schema.substr(0, major) != kReportSchema.substr(0, major))

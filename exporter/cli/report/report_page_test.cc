@@ -92,9 +92,15 @@ TEST(ReportTest, OfALabelWithManyValuesTheMostFrequentAndTheRarestAreShown) {
 TEST(ReportTest, AFileThatIsNoReportIsRefusedInOneLine) {
   std::string newer = ReportJson(Example());
   newer.replace(newer.find("\"2.0\""), 5, "\"3.0\"");
+  const auto with = [](std::string_view count) {
+    std::string changed = ReportJson(Example());
+    const std::string_view nodes = "\"nodes\":2";
+    return changed.replace(changed.find(nodes), nodes.size(), "\"nodes\":" + std::string(count));
+  };
   for (const std::string& text :
        {std::string(), std::string("{}"), std::string("[1"), std::string(100000, '['),
-        std::string(R"({"schema":1})"), std::string(R"({"schema":"2.0","source":"\n"})"), newer}) {
+        std::string(R"({"schema":1})"), std::string(R"({"schema":"2.0","source":"\n"})"), newer,
+        with("1e30"), with("-1.5"), with("-1")}) {
     try {
       ReportIn(text);
       ADD_FAILURE() << "is read: " << text;
