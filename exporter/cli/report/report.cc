@@ -46,8 +46,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Report, schema, source, job, from, to, gpu_se
                                    knows_waiting, waiting_gpu_seconds, gpus, waiting, traffic,
                                    waited_for, events, facts, losses, step, measures, warnings)
 
-void AddVariables(const std::map<std::string, ProcessVariables>& processes, FactTable& table) {
+void AddVariables(std::map<std::string, ProcessVariables> processes, FactTable& table) {
   const std::string all(kAllNcclVariables);
+  std::erase_if(processes, [&](const auto& process) { return !process.second.contains(all); });
   std::set<std::string> names;
   for (const auto& [on, values] : processes) {
     for (const auto& [name, value] : values) {
@@ -56,11 +57,8 @@ void AddVariables(const std::map<std::string, ProcessVariables>& processes, Fact
   }
   bool is_whole = true;
   for (const auto& [on, values] : processes) {
-    const auto summary = values.find(all);
-    if (summary == values.end()) continue;
     // A variable without a value here is not set if the number is that of all.
-    const bool is_complete =
-        std::strtoul(summary->second.c_str(), nullptr, 10) + 1 == values.size();
+    const bool is_complete = std::strtoul(values.at(all).c_str(), nullptr, 10) + 1 == values.size();
     is_whole &= is_complete;
     for (const std::string& name : names) {
       const auto value = values.find(name);
@@ -70,9 +68,7 @@ void AddVariables(const std::map<std::string, ProcessVariables>& processes, Fact
   }
   const auto differs = [&](const std::string& name) { return table[name].size() > 1; };
   if (is_whole && std::ranges::any_of(names, differs)) return;
-  for (const auto& [on, values] : processes) {
-    if (values.contains(all)) table[all][values.at(all)].push_back(on);
-  }
+  for (const auto& [on, values] : processes) table[all][values.at(all)].push_back(on);
 }
 
 std::vector<ReportFact> FactsOf(FactTable table) {

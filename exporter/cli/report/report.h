@@ -109,7 +109,7 @@ using FactTable = std::map<std::string, std::map<std::string, std::vector<std::s
 using ProcessVariables = std::map<std::string, std::string>;
 // Adds those of the processes by their names, as labels. The value is empty where a variable is not
 // set. A process without the number of all, whose plugin is older, is left out.
-void AddVariables(const std::map<std::string, ProcessVariables>& processes, FactTable& table);
+void AddVariables(std::map<std::string, ProcessVariables> processes, FactTable& table);
 // As Report::facts.
 std::vector<ReportFact> FactsOf(FactTable table);
 // "AllReduce of dp". All communicators without a name have one: their ids are new in each run.

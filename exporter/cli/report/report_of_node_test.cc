@@ -266,12 +266,21 @@ TEST_F(NcclVariablesTest, WithoutRoomForAllAHashTellsWhetherTheyDiffer) {
                            "NCCL_ALGO=Ring on 4: ", "NCCL_DEBUG=WARN on 3: "));
 }
 
+// No plugin writes such a segment, but anybody may.
+TEST_F(NcclVariablesTest, WithoutTheirNumberAreLeftOut) {
+  Set(0, {{"NCCL_DEBUG", "WARN"}});
+  EXPECT_THAT(Facts(), testing::IsEmpty());
+  Set(1, {{"NCCL_*", "0~00000000"}});
+  EXPECT_THAT(Facts(), testing::ElementsAre("NCCL_*=0~00000000 on 1: "));
+}
+
 TEST_F(NcclVariablesTest, AreThoseOfTheLastProcessOfARank) {
   for (const size_t process : {0, 1, 2, 3})
     Set(process, {{"NCCL_*", "1~0000000a"}, {"NCCL_DEBUG", "WARN"}});
   collector::ProcessSnapshot before = node_.node.processes[1];
   before.is_alive = false;
   before.identity.back().second = "INFO";
+  before.identity.emplace_back("NCCL_ALGO", "Ring");
   node_.node.processes.insert(node_.node.processes.begin(), before);
   EXPECT_THAT(Facts(), testing::ElementsAre("NCCL_*=1~0000000a on 4: ", "NCCL_DEBUG=WARN on 4: "));
 }
