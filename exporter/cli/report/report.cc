@@ -55,7 +55,7 @@ void AddVariables(std::map<std::string, ProcessVariables> processes, FactTable& 
       if (name != all && names.size() < kMostVariables) names.insert(name);
     }
   }
-  bool is_whole = true;
+  bool is_whole = names.size() < kMostVariables;  // else some may be left out
   for (const auto& [on, values] : processes) {
     // A variable without a value here is not set if the number is that of all.
     const bool is_complete = std::strtoul(values.at(all).c_str(), nullptr, 10) + 1 == values.size();

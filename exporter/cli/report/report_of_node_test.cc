@@ -266,6 +266,16 @@ TEST_F(NcclVariablesTest, WithoutRoomForAllAHashTellsWhetherTheyDiffer) {
                            "NCCL_ALGO=Ring on 4: ", "NCCL_DEBUG=WARN on 3: "));
 }
 
+TEST_F(NcclVariablesTest, BeyondTheLimitOfAJobAHashTellsWhetherTheyDiffer) {
+  for (const size_t process : {0, 1, 2, 3}) {
+    std::vector<std::pair<std::string, std::string>> variables = {
+        {"NCCL_*", fmt::format("64~{}", process)}};
+    for (int i = 0; i < 64; ++i) variables.emplace_back(fmt::format("NCCL_{}_{}", process, i), "1");
+    Set(process, variables);
+  }
+  EXPECT_THAT(Facts(), testing::Contains("NCCL_*=64~1 on 1: global rank 1"));
+}
+
 // No plugin writes such a segment, but anybody may.
 TEST_F(NcclVariablesTest, WithoutTheirNumberAreLeftOut) {
   Set(0, {{"NCCL_DEBUG", "WARN"}});
