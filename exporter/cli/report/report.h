@@ -24,9 +24,10 @@ inline constexpr std::string_view kReportSchema = "2.0";
 // Collectives of one kind on the communicators of one name, or their sends or receives, all ranks
 // together.
 struct ReportTraffic {
-  std::string comm_name;   // or the id of one without a name
-  std::string collective;  // or Send, Recv
-  uint64_t ranks = 0;      // that were seen in it, of each communicator
+  std::string comm_name;     // or the id of one without a name
+  std::string collective;    // or Send, Recv
+  uint64_t ranks = 0;        // that were seen in it, of each communicator
+  uint64_t timed_ranks = 0;  // of these, that have times; known of segments alone
   double operations = 0;
   double timed_operations = 0;
   double bytes = 0;

@@ -87,20 +87,13 @@ void AddMeasures(double steps, Report& report) {
   report.step = steps > 0 ? "step" : NameOf(*rarest);
   if (steps <= 0) steps = rarest->operations / static_cast<double>(rarest->ranks);
   report.measures.push_back({report.step, {(report.to - report.from) / steps}});
-  struct Sums {
-    double transfer = 0, waiting = 0, rows = 0;
-  };
-  std::map<std::string, Sums> by_name;
   for (const ReportTraffic& row : report.traffic) {
-    if (row.least_seconds <= 0) continue;
-    Sums& sums = by_name[NameOf(row)];
-    sums.transfer += row.least_seconds / steps;
-    sums.waiting += (row.busy_seconds / static_cast<double>(row.ranks) - row.least_seconds) / steps;
-    ++sums.rows;
-  }
-  for (const auto& [name, sums] : by_name) {
-    report.measures.push_back({"transfer in " + name, {sums.transfer / sums.rows}});
-    report.measures.push_back({"waiting in " + name, {sums.waiting / sums.rows}});
+    if (row.timed_ranks == 0) continue;
+    const auto timed = static_cast<double>(row.timed_ranks);
+    const double transfer = row.least_seconds * static_cast<double>(row.ranks) / timed;
+    report.measures.push_back({"transfer in " + NameOf(row), {transfer / steps}});
+    report.measures.push_back(
+        {"waiting in " + NameOf(row), {(row.busy_seconds / timed - transfer) / steps}});
   }
 }
 
@@ -180,9 +173,10 @@ void OfNode::AddTraffic(Report& report) const {
         ++row.ranks;
         if (busy > 0) seconds.push_back(busy);
       }
-      if (!seconds.empty())
-        rows[{of, i}].least_seconds +=
-            std::ranges::min(seconds) * static_cast<double>(seconds.size());
+      if (seconds.empty()) continue;
+      ReportTraffic& row = rows[{of, i}];
+      row.timed_ranks += seconds.size();
+      row.least_seconds += std::ranges::min(seconds) * static_cast<double>(seconds.size());
     }
   }
   for (auto& [kind, row] : rows) {

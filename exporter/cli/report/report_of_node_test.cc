@@ -93,6 +93,9 @@ TEST_F(ReportOfNodeTest, EachCommunicatorOfANameWaitsForItsOwnLeastRank) {
   EXPECT_EQ(report.traffic[0].busy_seconds, 1000);
   EXPECT_EQ(report.traffic[0].least_seconds, 200);
   EXPECT_EQ(report.traffic[0].waiting_share(), 0);
+  ASSERT_EQ(report.measures.size(), 3u);
+  EXPECT_THAT(report.measures[1].seconds, testing::ElementsAre(0.25)) << "of a rank with times";
+  EXPECT_THAT(report.measures[2].seconds, testing::ElementsAre(0));
 }
 
 // Regression: the slot that communicators without one share was a GPU of its own.
