@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * csv: counters and gauges of the daemon as lines of CSV, a file an hour: time, family, value and
- * labels. Setting `families`: names or beginnings, separated by commas; without it those of
- * collectives and sends. Files are nccl-YYYY-MM-DD-HH.csv, by UTC.
+ * labels, "name=value" with ";" between; ";" and "\" of a value have "\" before them. Setting
+ * `families`: names or beginnings, separated by commas; without it those of collectives and sends.
+ * Files are nccl-YYYY-MM-DD-HH.csv, by UTC.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
@@ -58,6 +59,16 @@ static size_t put(char* line, size_t size, const char* text) {
   return size;
 }
 
+/* Appends a label's value that ends before `size`. Returns its end, or 0 where it has no room. */
+static size_t escape(char* labels, size_t used, size_t size, const char* value) {
+  for (; *value != '\0'; ++value) {
+    if (used + 2 >= size) return 0;
+    if (*value == ';' || *value == '\\') labels[used++] = '\\';
+    labels[used++] = *value;
+  }
+  return used;
+}
+
 static nccl_ext_status flush(struct csv* csv, const char* file, nccl_ext_output* output) {
   const size_t size = csv->used;
   csv->used = 0;
@@ -77,14 +88,16 @@ static nccl_ext_status write_sample(struct csv* csv, const nccl_ext_snapshot* sn
   if (head < 0 || head >= MOST_LINE / 2) return NCCL_EXT_FAILED;
   char labels[MOST_LINE / 2];
   size_t used = 0;
-  labels[0] = '\0';
   for (size_t i = 0; i < host->sample_labels(snapshot, family, sample); ++i) {
-    const int more = snprintf(labels + used, sizeof labels - used, "%s%s=%s", i == 0 ? "" : ";",
-                              host->sample_label_name(snapshot, family, sample, i),
+    const int name = snprintf(labels + used, sizeof labels - used, "%s%s=", i == 0 ? "" : ";",
+                              host->sample_label_name(snapshot, family, sample, i));
+    if (name < 0 || (size_t)name >= sizeof labels - used) break;
+    const size_t end = escape(labels, used + (size_t)name, sizeof labels,
                               host->sample_label_value(snapshot, family, sample, i));
-    if (more < 0 || (size_t)more >= sizeof labels - used) break;
-    used += (size_t)more;
+    if (end == 0) break;
+    used = end;
   }
+  labels[used] = '\0';
   const size_t size = put(line, (size_t)head, labels);
   line[size] = '\n';
   csv->used += size + 1;

@@ -99,9 +99,10 @@ TEST_F(SinkTest, CsvAppendsToTheFileOfTheHour) {
 // A job chooses the names of its communicators.
 TEST_F(SinkTest, CsvKeepsALineWhateverTheLabelsAre) {
   Make("csv", {{"families", "nccl_rank_info"}});
-  See(kBegin, {{"comm_name", "a,\"b\" 'c'\\"}}, 1);
+  See(kBegin, {{"comm_name", "a,\"b\" 'c'\\;rank=9"}, {"rank", "1"}}, 1);
   EXPECT_EQ(Written("csv/nccl-2023-11-14-22.csv"),
-            "1700000000000,nccl_rank_info,1,\"comm_name=a,\"\"b\"\" 'c'\\\"\n");
+            "1700000000000,nccl_rank_info,1,"
+            "\"comm_name=a,\"\"b\"\" 'c'\\\\\\;rank=9;rank=1\"\n");
   Labels labels;
   std::string all;
   for (int i = 10; i < 30; ++i) {
