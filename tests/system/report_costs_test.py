@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""`report costs`, answered by a real Prometheus that has two days of the series that the rules record."""
+"""`report costs`, and `report` of a long time, answered by a real Prometheus that has two days of the series that the rules record."""
 import datetime
 import json
 import os
@@ -37,6 +37,13 @@ SERIES = [
     (lost(BLUE, 'cpu_wait'), 1, 0, 6), (lost(BLUE, 'late_rank'), 1, 6, 12), (lost(BLUE, 'hang'), 1, 12, 14), (lost(BLUE, 'uneven_work'), 1, 14, 48),
     (lost(RED, 'uneven_work'), 0, 0, 24), (lost(RED, 'slow_transfers'), 0.5, 0, 24),
 ]
+# A job without GPU times, of eight ranks: each is waited for ten minutes, and five minutes are a hang.
+UNTIMED = {'nccl_job': '4713', 'uid': '1002'}
+RANKS = [UNTIMED | {'instance': 'node-1:9828', 'hostname': 'node-1', 'pid': str(rank + 100), 'global_rank': str(rank)} for rank in range(8)]
+SERIES += [(('job:nccl_ranks_untimed:count', UNTIMED), 8, 0, 48), (('job:nccl_waiting_gpu_seconds:rate', UNTIMED), 7, 20, 20 + 1 / 12)]
+for number, rank in enumerate(RANKS):
+    SERIES += [(('nccl_process_halted', rank), 0, 0, 48), (('nccl_rank_info', rank | {'gpu': str(number)}), 1, 0, 48),
+               (('comm_rank:nccl_waited_for_gpu_seconds:rate', rank | {'gpu': str(number)}), 2, 3 * number + 0.3, 3 * number + 0.3 + 1 / 6)]
 CAUSES_OF_BLUE = {'cpu_wait': 6, 'late_rank': 6, 'hang': 2, 'uneven_work': 34}  # hours of one GPU
 
 
@@ -49,7 +56,8 @@ class ReportCosts(OneDaemon):
         with open(root / 'series', 'w', encoding='utf-8') as out:
             for (family, labels), value, first, last in sorted(SERIES, key=lambda series: series[0][0]):
                 text = ','.join(f'{name}="{of_name}"' for name, of_name in labels.items())
-                for at in range(self.to - 48 * HOUR + first * HOUR + STEP, self.to - 48 * HOUR + last * HOUR + 1, STEP):
+                begin, end = (self.to - 48 * HOUR + round(hours * HOUR) for hours in (first, last))
+                for at in range(begin + STEP, end + 1, STEP):
                     out.write(f'{family}{{{text}}} {value} {at}\n')
             out.write('# EOF\n')
         subprocess.run([PROMTOOL, 'tsdb', 'create-blocks-from', 'openmetrics', root / 'series', root / 'tsdb'], check=True, capture_output=True)
@@ -66,11 +74,14 @@ class ReportCosts(OneDaemon):
         except OSError:
             return False
 
-    def costs(self, *options, hours=48):
+    def report(self, *options, hours=48):
         def text_of(at):
             return datetime.datetime.fromtimestamp(at, datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M')
-        return subprocess.run([DAEMON, 'report', 'costs', f'--prometheus={self.prometheus}', f'--from={text_of(self.to - hours * HOUR)}',
-                               f'--to={text_of(self.to)}', *options], check=True, capture_output=True, text=True).stdout
+        return subprocess.run([DAEMON, 'report', *options, f'--prometheus={self.prometheus}', f'--from={text_of(self.to - hours * HOUR)}',
+                               f'--to={text_of(self.to)}'], check=True, capture_output=True, text=True).stdout
+
+    def costs(self, *options, **time_span):
+        return self.report('costs', *options, **time_span)
 
     def rows(self, *options, **time_span):
         return {row['name']: row for row in json.loads(self.costs('--json', *options, **time_span))['rows']}
@@ -99,6 +110,16 @@ class ReportCosts(OneDaemon):
         lines = {line.split()[0]: line for line in self.costs().splitlines() if line.strip()}
         self.assertRegex(lines['all'], r'12\.5 %')  # 60 of 480 GPU hours
         self.assertIn('hang', lines['blue'])
+
+    def test_a_report_of_days_counts_what_lasted_for_minutes(self):
+        of_job = json.loads(self.report('--job=4713', '--json'))
+        # The lookback leaves a second of each minute without a value.
+        self.assertAlmostEqual(of_job['gpu_seconds'], 8 * 48 * HOUR, delta=8 * 48 * HOUR * 0.05)
+        self.assertAlmostEqual(of_job['waiting_gpu_seconds'], 7 * 300, delta=1)
+        self.assertFalse(of_job['knows_waiting'])
+        self.assertEqual([1200] * 8, [round(rank['gpu_seconds']) for rank in of_job['waited_for']])
+        text = self.report('--job=4713')
+        self.assertRegex(' '.join(text.split()), r'35 GPU min of [0-9.]+ GPU h were lost by waiting: 0.2 %. Waits that are no hang are not known:')
 
 
 if __name__ == '__main__':

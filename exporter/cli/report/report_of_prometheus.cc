@@ -23,11 +23,12 @@ namespace {
 constexpr double kPoints = 240, kSearchPoints = 3000;
 // Parts of the time, whose differences are the noise of a measure.
 constexpr double kParts = 16;
+// Seconds between two values of what the rules record for reports.
+constexpr double kRecorded = 60;
 // Prometheus shows a value for this long. A gap of an alert that is longer ends it.
 constexpr double kLookback = 300;
 // GPUs that wait for a rank. Less is jitter.
 constexpr const char* kLeastWaitedFor = "0.05";
-constexpr size_t kMostRanks = 100;
 
 // Labels of nccl_rank_info that ranks, nodes and communicators have of their own.
 constexpr const char* kSoonBefore = "1h";  // counters at the begin of the time
@@ -67,6 +68,13 @@ class Asked {
   }
   Samples Steps(const std::string& expression, double step) const {
     return Steps(expression, step, time_.to);
+  }
+  // Mean of what the rules record, in the step before each point; 0 where it is absent.
+  std::string MeanOf(const std::string& recorded) const {
+    if (step_ <= kRecorded) return recorded;
+    // Without its first moment: some servers would count a moment between two steps in both.
+    return fmt::format("sum_over_time(({0})[{1}ms:{2}s]) * {2} / {3}", recorded,
+                       Milliseconds(step_) - 1, kRecorded, step_);
   }
   static int64_t Milliseconds(double seconds) {
     return std::max<int64_t>(1, static_cast<int64_t>(seconds * 1e3));
@@ -157,23 +165,25 @@ void Asked::FindTime(Report& report) {
 
 void Asked::AddWaiting(Report& report) const {
   const std::string waiting = fmt::format("job:nccl_waiting_gpu_seconds:rate{{{}}}", matchers_);
-  // The rules record it once in a minute, which may be more or less than a step. They look back, so
-  // the last waits come after the end.
-  report.waiting = SumOf(Steps(
-      fmt::format("avg_over_time({}{}) or {}", waiting, RangeText(step_), waiting), step_, until_));
-  report.knows_waiting = !report.waiting.empty();
+  // The rules look back, so the last waits come after the end.
+  report.waiting = SumOf(Steps(MeanOf(waiting), step_, until_));
+  // A hang is known without times of the GPU, too.
+  report.knows_waiting = !report.waiting.empty() &&
+                         !Steps(fmt::format("{} unless on ({}) job:nccl_ranks_untimed:count{{{}}}",
+                                            waiting, kJobList, matchers_),
+                                step_, until_)
+                              .empty();
   report.waiting_gpu_seconds = TotalOf(report.waiting, step_);
   std::erase_if(report.waiting, [&](const Point& point) { return point.time > report.to + step_; });
-  for (const Sample& rank :
-       Steps(fmt::format("sum by ({}) (comm_rank:nccl_waited_for_gpu_seconds:rate{{{}}}) > {}",
-                         kWaitedFor, matchers_, kLeastWaitedFor),
-             step_))
+  for (const Sample& rank : Steps(
+           MeanOf(fmt::format("sum by ({}) (comm_rank:nccl_waited_for_gpu_seconds:rate{{{}}}) > {}",
+                              kWaitedFor, matchers_, kLeastWaitedFor)),
+           step_))
     report.waited_for.push_back({.name = "",
                                  .labels = rank.labels,
                                  .times = TimesOf(rank.points, std::max(kLookback, 1.5 * step_)),
                                  .gpu_seconds = TotalOf(rank.points, step_)});
   std::ranges::stable_sort(report.waited_for, std::ranges::greater(), &ReportEvent::gpu_seconds);
-  if (report.waited_for.size() > kMostRanks) report.waited_for.resize(kMostRanks);
 }
 
 void Asked::AddEvents(Report& report) const {

@@ -26,7 +26,7 @@ constexpr double kStep = 15;  // the 240th part of the hour that the job ran
 
 constexpr const char
     *kJobs = "(group by (cluster, namespace, nccl_job, uid, slurm_job_name,",
-    *kAlive = "count(nccl_process_halted{", *kWaiting = "avg_over_time(job:nccl_wait",
+    *kAlive = "count(nccl_process_halted{", *kWaiting = "(job:nccl_waiting_gpu_seconds:rate{",
     *kWaitedFor = "comm_rank:nccl_waited_for", *kTargets = "group by (instance)",
     *kAlerts = "ALERTS{alertstate=\"firing\",alertname=~\"NCCL.+\",",
     *kDaemonAlerts = "NCCLExporter(Down|", *kKinds = "group without",

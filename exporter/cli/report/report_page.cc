@@ -119,7 +119,8 @@ std::string WaitingChart(const Report& report) {
 class Rows {
  public:
   bool StartsRow(const std::string& label) {
-    if (count_ == kMostChartRows) return false;
+    is_cut_ = count_ == kMostChartRows;
+    if (is_cut_) return false;
     ticks_ += Span(label);
     ++count_;
     return true;
@@ -133,12 +134,14 @@ class Rows {
   }
   std::string Chart(const std::string& title, const std::string& keys,
                     const std::string& ends) const {
-    return count_ == 0 ? "" : Plot(title, keys, ticks_, shapes_, ends, count_);
+    const std::string whole = is_cut_ ? fmt::format("{}, the first {}", title, count_) : title;
+    return count_ == 0 ? "" : Plot(whole, keys, ticks_, shapes_, ends, count_);
   }
 
  private:
   std::string ticks_, shapes_;
   size_t count_ = 0;
+  bool is_cut_ = false;
 };
 
 std::string EventsChart(const Report& report, const std::vector<ReportEvent>& events,

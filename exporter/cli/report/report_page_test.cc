@@ -155,6 +155,20 @@ TEST(ReportPageTest, HasAChartOfEachKind) {
   EXPECT_THAT(ReportPage(of_node), Not(HasSubstr("GPUs that wait")));
 }
 
+TEST(ReportPageTest, SentencesAndChartsThatAreCutSaySo) {
+  Report report = Example();
+  report.events.clear();
+  for (int i = 0; i < 30; ++i)
+    report.events.push_back({.name = "NCCLHangCulprit",
+                             .severity = "critical",
+                             .labels = {{"global_rank", std::to_string(i)}},
+                             .times = {{kBegin + 60 * i, kBegin + 60 * i + 30}}});
+  const std::string page = ReportPage(report);
+  EXPECT_THAT(page, HasSubstr("<p>The table of alerts and findings has 22 more.</p>"));
+  EXPECT_THAT(page, HasSubstr("aria-label=\"Alerts and findings, the first 24\""));
+  EXPECT_THAT(page, HasSubstr("aria-label=\"Ranks that the others waited for\""));
+}
+
 // Names come from jobs.
 TEST(ReportPageTest, MarkupInNamesIsText) {
   const std::string page = ReportPage(Example("<script>alert(\"1\")</script>&\x1b[2J"));

@@ -167,17 +167,24 @@ void AddSentences(const Report& report, std::vector<std::string>& sentences) {
     if (!times.contains(sentence)) order.push_back(sentence);
     std::ranges::copy(event.times, std::back_inserter(times[sentence]));
   }
-  size_t said = 0;
+  size_t said = 0, more = 0;
   for (const std::string& sentence : order) {
     std::vector<std::pair<double, double>>& all = times[sentence];
     std::ranges::sort(all);
-    for (size_t i = 0; i < all.size() && said < kMostSentences; ++said) {
+    for (size_t i = 0; i < all.size();) {
       auto [begin, end] = all[i];
       for (++i; i < all.size() && all[i].first <= end; ++i) end = std::max(end, all[i].second);
+      if (said == kMostSentences) {
+        ++more;
+        continue;
+      }
+      ++said;
       sentences.push_back(fmt::format("{} to {}: {}", MomentText(begin, report.from),
                                       MomentText(end, report.from), sentence));
     }
   }
+  if (more > 0)
+    sentences.push_back(fmt::format("The table of alerts and findings has {} more.", more));
 }
 
 std::string WhyUntimed(const Report& report) {
@@ -253,7 +260,9 @@ std::vector<std::string> SummaryOf(const Report& report) {
                                     PercentText(report.waiting_share())));
   if (!report.knows_waiting)
     sentences.push_back(
-        fmt::format("It had {}. Waits are not known: {}.", had, WhyUntimed(report)));
+        report.waiting_gpu_seconds > 0
+            ? fmt::format("Waits that are no hang are not known: {}.", WhyUntimed(report))
+            : fmt::format("It had {}. Waits are not known: {}.", had, WhyUntimed(report)));
   if (!report.waited_for.empty()) {
     const ReportEvent& first = report.waited_for.front();
     sentences.push_back(fmt::format("The others waited most for {}: {}.", PlaceOf(first.labels),
