@@ -118,7 +118,7 @@ class OfNode {
     AddTime(report);
     AddTraffic(report);
     AddWaiting(report);
-    AddFindings(judgement, report);
+    AddFindings(judgement, Seconds(node_.taken_realtime_ns), report);
     AddLastState(report);
     AddFacts(report);
     AddLosses(report);
@@ -128,7 +128,7 @@ class OfNode {
   void AddTime(Report& report) const;
   void AddTraffic(Report& report) const;
   void AddWaiting(Report& report) const;
-  void AddFindings(const Judgement& judgement, Report& report) const;
+  void AddFindings(const Judgement& judgement, double until, Report& report) const;
   void AddLastState(Report& report) const;
   void AddFacts(Report& report) const;
   void AddLosses(Report& report) const;
@@ -209,7 +209,7 @@ void OfNode::AddWaiting(Report& report) const {
   AddMeasures(lost.steps, report);
 }
 
-void OfNode::AddFindings(const Judgement& judgement, Report& report) const {
+void OfNode::AddFindings(const Judgement& judgement, double until, Report& report) const {
   double hang = 0;
   for (const Finding& finding : judgement.findings) {
     // The daemon's answer has names as they are shown.
@@ -220,19 +220,20 @@ void OfNode::AddFindings(const Judgement& judgement, Report& report) const {
     if (!is_its(std::to_string(finding.uid), "uid") || !is_its(of.job, "nccl_job") ||
         !is_its(of.name_space, "namespace"))
       continue;
-    ReportEvent event{
-        .name = std::string(finding.kind == FindingKind::kCount
-                                ? "other"
-                                : RowIn(kFindingKinds, finding.kind).name),
-        .severity = std::string(RowIn(kSeverities, finding.severity).name),
-        .text = finding.headline,
-        .labels = {},
-        .times = {{Seconds(finding.since_realtime_ns), Seconds(node_.taken_realtime_ns)}}};
+    const double since = Seconds(finding.since_realtime_ns);
+    ReportEvent event{.name = std::string(finding.kind == FindingKind::kCount
+                                              ? "other"
+                                              : RowIn(kFindingKinds, finding.kind).name),
+                      .severity = std::string(RowIn(kSeverities, finding.severity).name),
+                      .text = finding.headline,
+                      .labels = {},
+                      .times = {{since, std::max(since, until)}}};
     for (const auto& [name, value] : finding.evidence)
       event.text += ' ' + name + ": " + value + '.';
-    if (IsHang(finding.kind))
-      hang = std::max(hang, static_cast<double>(finding.waiting.size() + finding.more_waiting) *
-                                Seconds(node_.taken_realtime_ns - finding.since_realtime_ns));
+    const auto lost =
+        std::ranges::find(finding.numbers, "lost_gpus", &std::pair<std::string, double>::first);
+    if (IsHang(finding.kind) && lost != finding.numbers.end())
+      hang = std::max(hang, lost->second * (until - since));
     for (const FoundRank& culprit : finding.culprits) {
       event.labels = LabelsOf(culprit);
       report.events.push_back(event);
@@ -269,7 +270,7 @@ void OfNode::AddLastState(Report& report) const {
     finding.headline = "If it hung until it was killed: " + finding.headline;
   }
   const double waiting = report.waiting_gpu_seconds;
-  AddFindings(then, report);
+  AddFindings(then, report.to, report);
   report.waiting_gpu_seconds = waiting;
 }
 

@@ -172,6 +172,21 @@ TEST_F(ReportOfNodeTest, KilledProcessesShowWhoTheyWaitedFor) {
   EXPECT_EQ(report.events[0].labels.at("global_rank"), "3");
   EXPECT_DOUBLE_EQ(report.waiting_gpu_seconds, 900) << "how long is not known";
   EXPECT_NEAR(report.to, static_cast<double>(kNow) / 1e9 - 600, 1) << "the last progress";
+  EXPECT_LE(report.events[0].end(), std::max(report.to, report.events[0].begin()));
+}
+
+// Rank 2 waits for rank 3 in its communicator; the others wait for rank 2 in theirs.
+TEST_F(ReportOfNodeTest, AHangCostsAllGpusThatWaitInAnyCommunicator) {
+  node_.AddCommunicator("tp0", {0, 1});
+  node_.AddCommunicator("tp1", {2, 3});
+  node_.AddCommunicator("dp0", {0, 2});
+  node_.Start(2, "tp1", 600);
+  node_.Start(0, "dp0", 600);
+  node_.Start(1, "tp0", 600);
+  const Report report = Of(NodeJudge().Judge(node_.node));
+  ASSERT_FALSE(report.events.empty());
+  EXPECT_EQ(report.events[0].labels.at("global_rank"), "3");
+  EXPECT_NEAR(report.waiting_gpu_seconds, 900 + 3 * 600, 3);
 }
 
 // All have called the operation, and only the GPU of the one that ended first has not begun it.
