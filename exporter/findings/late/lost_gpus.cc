@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "exporter/findings/late/late_candidates.h"
+#include "proto/timing_source.h"
 
 namespace nccl_exporter::exporter {
 namespace {
@@ -44,17 +46,21 @@ std::vector<Waits> WaitsOf(const PeerRates& peers, double least_wait) {
   return waits;
 }
 
-// comm_rank:nccl_waiting_gpu_seconds:each; 0 for a rank that has none.
-std::vector<double> LostByRank(const PeerRates& peers, double least_wait) {
-  std::vector<double> lost(peers.ranks.size(), 0);
+// comm_rank:nccl_waiting_gpu_seconds:each.
+Waits LostByRank(const PeerRates& peers, double least_wait) {
+  Waits lost(peers.ranks.size());
   for (const Waits& waits : WaitsOf(peers, least_wait)) {
     const std::optional<double> least = LeastOfUneven(waits, least_wait);
     if (!least) continue;
     for (size_t i = 0; i < waits.size(); ++i) {
-      if (waits[i]) lost[i] = std::max(lost[i], *waits[i] - *least);
+      if (waits[i]) lost[i] = std::max(lost[i].value_or(0), *waits[i] - *least);
     }
   }
   return lost;
+}
+
+bool IsTimed(const PeerRates& peers) {
+  return HasDurations(peers.ranks.front().rank.communicator->timing_source);
 }
 
 // Waits of a GPU: those that follow each other add up, of those beside the computation the longest
@@ -69,7 +75,7 @@ struct GpuLoss {
 
 std::map<JobKey, LostGpus> LostGpusOf(const NodeRates& rates, const Thresholds& thresholds) {
   std::map<collector::CommunicatorKey, size_t> sources;
-  for (const PeerRates& peers : rates.peers) ++sources[peers.key];
+  for (const PeerRates& peers : rates.peers) sources[peers.key] += IsTimed(peers) ? 1 : 0;
   std::vector<GpuLoss> losses(rates.processes.size());
   std::map<JobKey, std::set<size_t>> gpus;
   std::map<JobKey, LostGpus> jobs;
@@ -78,17 +84,21 @@ std::map<JobKey, LostGpus> LostGpusOf(const NodeRates& rates, const Thresholds& 
       if (rates.processes[rank.process].busy > 0) gpus[JobKeyOf(peers.key)].insert(rank.process);
     }
     // Times of several sources are not compared.
-    if (sources[peers.key] > 1 || (peers.is_pipeline && !peers.steps)) continue;
-    const std::vector<double> lost = LostByRank(peers, thresholds.least_wait);
-    const auto least = static_cast<size_t>(std::ranges::min_element(lost) - lost.begin());
-    const RankKey waited_for{peers.key, peers.ranks[least].rank.communicator->rank};
+    if (!IsTimed(peers) || sources[peers.key] > 1 || (peers.is_pipeline && !peers.steps)) continue;
+    const Waits lost = LostByRank(peers, thresholds.least_wait);
+    const auto least = std::ranges::min_element(lost, {}, [](const std::optional<double>& of_rank) {
+      return of_rank.value_or(std::numeric_limits<double>::infinity());
+    });
+    const RankRates& waited = peers.ranks[static_cast<size_t>(least - lost.begin())];
+    const RankKey waited_for{peers.key, waited.rank.communicator->rank};
     for (size_t i = 0; i < lost.size(); ++i) {
       GpuLoss& loss = losses[peers.ranks[i].process];
-      if (lost[i] > 0 && !peers.steps) {
-        loss.in_line += lost[i];
-        jobs[JobKeyOf(peers.key)].by_rank[waited_for] += lost[i];
-      } else if (lost[i] > loss.beside) {
-        loss.beside = lost[i];
+      const double seconds = lost[i].value_or(0);
+      if (seconds > 0 && !peers.steps) {
+        loss.in_line += seconds;
+        jobs[JobKeyOf(peers.key)].by_rank[waited_for] += seconds;
+      } else if (seconds > loss.beside) {
+        loss.beside = seconds;
         loss.beside_for = waited_for;
       }
     }

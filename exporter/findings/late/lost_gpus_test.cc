@@ -44,6 +44,7 @@ LostGpus LostOf(const NodeRates& rates) { return LostGpusOf(rates, Thresholds())
 struct Peers {
   explicit Peers(std::vector<double> busy, uint64_t id = 1) : process(EmptyProcess(1)) {
     communicator = EmptyCommunicator(id, 0);
+    communicator.timing_source = TimingSource::kKernel;
     peers.key = {.id = id, .ranks = busy.size(), .uid = 1000, .job = "1", .name_space = ""};
     for (size_t i = 0; i < busy.size(); ++i)
       peers.ranks.push_back({.rank = {&process, &communicator}, .process = i, .busy = busy[i]});
@@ -85,6 +86,24 @@ TEST(LostGpusTest, BucketsOfAStepLoseTheirWaitOnce) {
       across.peers.ranks[i].step_waits[{.function = function}] = i == 1 ? 0 : 0.05;
   }
   EXPECT_NEAR(LostOf(RatesWith({across.peers}, 4)).lost, 3 * 0.05, 1e-9);
+}
+
+// Regression: a rank without times, a source of its own, made the losses of its communicator 0.
+TEST(LostGpusTest, RanksWithoutTimesNeitherWaitNorAreWaitedFor) {
+  Peers timed({0.3, 0.1, 0.3}), untimed({0.0});
+  untimed.communicator.timing_source = TimingSource::kNone;
+  untimed.peers.key = timed.peers.key;
+  untimed.peers.ranks[0].process = 3;
+  EXPECT_NEAR(LostOf(RatesWith({timed.peers, untimed.peers}, 4)).lost, 0.4, 1e-9);
+
+  Peers idle({0.0});
+  idle.communicator.rank = 7;
+  NodeRates rates = RatesWith({timed.peers}, 4);
+  rates.peers[0].ranks.insert(rates.peers[0].ranks.begin(), idle.peers.ranks[0]);
+  rates.peers[0].ranks[0].busy.reset();
+  const LostGpus lost = LostOf(rates);
+  ASSERT_EQ(lost.by_rank.size(), 1u);
+  EXPECT_EQ(lost.by_rank.begin()->first.second, 0);
 }
 
 TEST(LostGpusTest, JobsAreCountedApart) {
