@@ -66,6 +66,17 @@ std::map<std::string, Estimate> EstimatesOf(const Report& report) {
   return estimates;
 }
 
+bool KnowsTransfers(const Report& report) {
+  return std::ranges::any_of(report.measures, [](const ReportMeasure& measure) {
+    return measure.name.starts_with("transfer in ");
+  });
+}
+
+// Without GPU times on one side, a time in collectives would be all new.
+bool ComparesStepsAlone(const Report& before, const Report& after) {
+  return KnowsTransfers(before) != KnowsTransfers(after);
+}
+
 }  // namespace
 
 std::vector<ReportChange> ChangesOf(const Report& before, const Report& after) {
@@ -73,6 +84,11 @@ std::vector<ReportChange> ChangesOf(const Report& before, const Report& after) {
   if (before.step != after.step)
     throw std::runtime_error(fmt::format("steps are not comparable: one has '{}', the other '{}'",
                                          Printable(before.step), Printable(after.step)));
+  if (ComparesStepsAlone(before, after)) {
+    const auto is_part = [&](const auto& entry) { return entry.first != before.step; };
+    std::erase_if(old, is_part);
+    std::erase_if(now, is_part);
+  }
   const double step = old[before.step].value;
   std::vector<ReportChange> changes;
   for (const auto& [name, estimate] : old) now.try_emplace(name, Estimate{.has_parts = true});
@@ -97,14 +113,20 @@ std::string DiffText(const Report& before, const Report& after, size_t columns) 
                           : is > kManyTimes * was ? fmt::format("{:.0f} times", is / was)
                                                   : fmt::format("{:+.1f} %", (is / was - 1) * 100),
                           PrintablePath(name)});
-  return table.rows.empty() ? "" : TableText(table, columns);
+  std::string text = table.rows.empty() ? "" : TableText(table, columns);
+  if (ComparesStepsAlone(before, after))
+    text += fmt::format("Steps alone are compared: the {} has no GPU times.\n",
+                        KnowsTransfers(before) ? "second" : "first");
+  return text;
 }
 
 std::string DiffJson(const Report& before, const Report& after) {
   nlohmann::json changes = nlohmann::json::array();
   for (const auto& [name, was, is] : ChangesOf(before, after))
     changes.push_back({{"name", name}, {"before", was}, {"after", is}});
-  return JsonLine({{"step", before.step}, {"changes", changes}});
+  return JsonLine({{"step", before.step},
+                   {"steps_alone", ComparesStepsAlone(before, after)},
+                   {"changes", changes}});
 }
 
 }  // namespace nccl_exporter::exporter

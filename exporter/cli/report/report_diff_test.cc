@@ -92,6 +92,18 @@ TEST(ReportDiffTest, JsonHasSecondsPerStep) {
   EXPECT_NEAR(json["changes"][0]["after"].get<double>(), 0.088, 1e-9);
 }
 
+// Regression: what the first run did not measure was all new in the second one.
+TEST(ReportDiffTest, OfARunWithoutGpuTimesStepsAloneAreCompared) {
+  Report untimed = Played(1, 0.01);
+  untimed.measures.resize(1);
+  EXPECT_THAT(ChangesOf(untimed, Played(2, 0.01)), IsEmpty());
+  EXPECT_EQ(DiffText(untimed, Played(2, 0.01), 0),
+            "Steps alone are compared: the first has no GPU times.\n");
+  EXPECT_EQ(nlohmann::json::parse(DiffJson(Played(2, 0.01), untimed))["steps_alone"], true);
+  for (double& seconds : untimed.measures[0].seconds) seconds *= 2;
+  EXPECT_THAT(NamesOf(ChangesOf(untimed, Played(2, 0.01))), ElementsAre("step"));
+}
+
 TEST(ReportDiffTest, WhatCannotBeComparedIsRefused) {
   const auto fault = [](const Report& before, const Report& after) {
     try {
