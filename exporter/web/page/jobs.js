@@ -34,6 +34,7 @@ const waitingOf = (comm, history) => {
 const factsOf = (comms, node) => {
   const waits = new Map(), stuck = new Set();  // by GPU
   const hangs = node.findings.some((finding) => isHang(finding) && comms.some((comm) => isAbout(finding, comm)));
+  const areCompared = comms.some((comm) => comm.waiting);
   let busy = 0, isKnown = true, bus = 0, operations = 0, timed = 0;
   for (const comm of comms) {
     const waiting = waitingOf(comm, node.history);
@@ -56,7 +57,7 @@ const factsOf = (comms, node) => {
   return {
     // Operations of two communicators of a GPU may overlap.
     share: isKnown ? Math.min(Math.max(busy, stuck.size) / waits.size, 1) : null, bandwidth: busy ? bus / busy : null,
-    waiting: timed || stuck.size ? `${Number(waiting.toFixed(1))} of ${waits.size}` : unknown, coverage: operations ? timed / operations : null,
+    waiting: timed && areCompared || stuck.size ? `${Number(waiting.toFixed(1))} of ${waits.size}` : unknown, coverage: operations ? timed / operations : null,
   };
 };
 
