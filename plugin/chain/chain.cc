@@ -106,6 +106,7 @@ bool Chain::Init(const InitRequest& r, void** context) {
 }
 
 int Chain::Grant(const InitRequest& request, const EventPolicy& policy) {
+  if (VersionFor(request.api_version) == 0) return 0;
   constexpr int kKernelEvents = abi::kKernelCh | abi::kKernelPhase;
   const int refused = (policy.mask & abi::kKernelCh) != 0 ? 0 : kKernelEvents;
   const int wish = __atomic_load_n(&wish_, __ATOMIC_RELAXED) &
