@@ -55,7 +55,7 @@ void* Process::StartProxyOperation(void* task, int pid, bool is_send, bool begin
     return CountLoss(Loss::kUnknownHandle), nullptr;
   }
   const bool is_followed = has_ticket && communicator->source() == TimingSource::kProxy &&
-                           (begins_later ? communicator->AwaitsProxy(handle.Ticket())
+                           (begins_later ? communicator->QueueProxy(handle.Ticket())
                                          : communicator->StartProxy(handle.Ticket()));
   NetworkTimer* const network = communicator->network();
   if (network == nullptr || !handle.NetworkFlag())

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records of a communicator for operations that NCCL reports as it should.
+#include <chrono>
+#include <thread>
+#include <vector>
+
 #include "plugin/testing/communicator_fixture.h"
 
 namespace nccl_exporter::plugin {
@@ -273,6 +277,50 @@ TEST_F(CommunicatorTest, DoesNotTakeProxyOperationsOfACompanionForThoseOfALaterL
   EXPECT_EQ(Completed(Function::kSend), 1u);
   EXPECT_EQ(Completed(Function::kRecv), 1u);
   EXPECT_EQ(AllLosses(), 0u);
+}
+
+// Regression: a queued send was over once a receive, on a connection of its own, had begun.
+TEST_F(CommunicatorTest, KeepsWhatIsQueuedBehindOthersUntilALaterOneIsDone) {
+  Open(TimingSource::kProxy);
+  const auto send = [&] {
+    const uint64_t ticket = communicator_->StartOperation(PointToPoint(Function::kSend, 8, 4));
+    EXPECT_TRUE(communicator_->QueueProxy(ticket));
+    return ticket;
+  };
+  const uint64_t first = send(), second = send(), third = send();
+  EXPECT_TRUE(communicator_->QueueProxy(third));  // on two connections
+  const uint64_t receive = communicator_->StartOperation(PointToPoint(Function::kRecv, 8, 4));
+  ASSERT_TRUE(communicator_->QueueProxy(receive));
+  communicator_->BeginProxy(first);
+  communicator_->BeginProxy(receive);
+  communicator_->BeginProxy(third);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1001));  // kQuietNs
+  communicator_->StopProxy(first);
+  EXPECT_EQ(Completed(Function::kSend), 1u);
+  communicator_->BeginProxy(second);
+  communicator_->StopProxy(second);
+  communicator_->StopProxy(third);
+  EXPECT_EQ(Completed(Function::kSend), 2u);
+  communicator_->BeginProxy(third);
+  communicator_->StopProxy(third);
+  communicator_->StopProxy(receive);
+  EXPECT_EQ(Completed(Function::kSend), 3u);
+  EXPECT_EQ(Completed(Function::kRecv), 0u);
+  EXPECT_EQ(AllLosses(), 0u);
+}
+
+TEST_F(CommunicatorTest, KeepsWhatIsQueuedThoughTheRingIsFull) {
+  Open(TimingSource::kProxy);
+  std::vector<uint64_t> tickets;
+  for (uint64_t i = 0; i < kOperationEntries; ++i) {
+    tickets.push_back(communicator_->StartOperation(AllReduce(8, 4)));
+    ASSERT_TRUE(communicator_->QueueProxy(tickets.back()));
+  }
+  communicator_->BeginProxy(tickets[0]);
+  communicator_->BeginProxy(tickets[9]);
+  communicator_->StartOperation(AllReduce(8, 4));
+  EXPECT_EQ(Completed(Function::kAllReduce), 0u);
+  EXPECT_EQ(AllLosses(), 1u) << "the ring is full";
 }
 
 TEST_F(CommunicatorTest, LetsGoOfOperationsThatNeverReachTheNetworkWithoutCountingALoss) {

@@ -96,6 +96,7 @@ struct alignas(512) Operation {
   // Low halves of the channels' start times: no channel starts 4 s before another of the same
   // operation.
   std::array<std::atomic<uint32_t>, Handle::kMaxChannels> start_low_ns{};
+  std::atomic<uint32_t> queued{0};  // proxy operations, begun or not
 };
 static_assert(sizeof(Operation) == 512);
 
@@ -143,6 +144,13 @@ inline Progress ProgressOf(const Operation& operation, uint64_t ticket) {
   if (seen == 0 && parts == 0) return Progress::kNoPart;
   const bool is_over = seen == stopped && AnnouncedOf(parts) == DoneOf(parts);
   return is_over ? Progress::kAllStopped : Progress::kRunning;
+}
+
+// Whether proxy operations of it are queued that have not begun, behind others of their connection
+// or for good: no transport but the network takes them up.
+inline bool AwaitsProxies(const Operation& operation, uint64_t ticket) {
+  return LoadAcquire(operation.parts_ticket) == ticket &&
+         LoadRelaxed(operation.queued) > AnnouncedOf(LoadRelaxed(operation.proxy_parts));
 }
 
 // The first implausible time stamp decides.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/operations/operation_completer.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace nccl_exporter::plugin {
@@ -50,17 +51,22 @@ void OperationCompleter::SweepSome(uint64_t now_ns) {
 // Whether a later launch has run or, by proxies, begun, and either has every channel of this
 // operation gone over to a later launch, or it has been quiet. The first alone is not enough where
 // there are channels, which are reported independently of each other; proxy operations have none.
+// Those of a later launch may begin, on connections of their own, while those of this one are
+// queued: then they have to be done.
 bool OperationCompleter::IsOvertaken(const Operation& operation, uint64_t ticket, uint64_t now_ns) {
   const uint64_t order = OrderOf(operation, ticket);
   if (order >= LoadRelaxed(latest_order_)) return false;
   if (LoadRelaxed(operation.parts_ticket) != ticket)
     return now_ns >= LoadRelaxed(operation.call_ns) + kQuietNs;
+  const uint64_t last_ns =
+      std::max(LoadRelaxed(operation.call_ns), LoadRelaxed(operation.last_part_ns));
+  if (AwaitsProxies(operation, ticket) && ProgressOf(operation, ticket) != Progress::kRunning)
+    return order < LoadRelaxed(latest_done_order_) && now_ns >= last_ns + kQuietNs;
   if (ProgressOf(operation, ticket) != Progress::kAllStopped) return false;
   // Where the number of channels is exact, those that lack may only be late.
   const bool may_lack_channels = !LoadRelaxed(operation.channels_are_exact) ||
                                  LoadRelaxed(latest_order_) >= order + kLaunchesApart;
-  return (may_lack_channels && IsTakenOver(operation, order)) ||
-         now_ns >= LoadRelaxed(operation.last_part_ns) + kQuietNs;
+  return (may_lack_channels && IsTakenOver(operation, order)) || now_ns >= last_ns + kQuietNs;
 }
 
 bool OperationCompleter::IsTakenOver(const Operation& operation, uint64_t order) {
@@ -159,13 +165,16 @@ void OperationCompleter::EndIfOver(Launch& launch, uint64_t now_ns) {
 
 void OperationCompleter::EndIfOver(Operation& operation, uint64_t ticket, uint64_t now_ns) {
   const Progress progress = ProgressOf(operation, ticket);
+  const bool a_later_one_is_done = LoadRelaxed(latest_done_order_) > OrderOf(operation, ticket);
+  // Where none of the communicator has begun, the network takes none up.
+  if (AwaitsProxies(operation, ticket) && LoadRelaxed(latest_) != 0 && !a_later_one_is_done) return;
   // Between two of its channels a running operation looks as if it were over.
   const bool is_over =
       progress == Progress::kAllStopped && !LoadRelaxed(operation.channels_are_exact);
   // By proxies later operations begin while this one runs: sends and receives have connections of
   // their own.
   const bool has_run = source() == TimingSource::kProxy && progress == Progress::kRunning
-                           ? LoadRelaxed(latest_done_order_) > OrderOf(operation, ticket)
+                           ? a_later_one_is_done
                            : LoadRelaxed(latest_) > ticket;
   if (is_over || CannotBeSeen(operation, progress) || has_run) Resolve(operation, ticket, now_ns);
 }

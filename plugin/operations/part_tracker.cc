@@ -8,7 +8,7 @@ namespace nccl_exporter::plugin {
 void PartTracker::BeginParts(Operation& operation, uint64_t ticket) {
   Zero(operation.proxy_parts, operation.seen, operation.stamped, operation.stopped,
        operation.latest_start_ns, operation.last_stop_ns, operation.last_part_ns,
-       operation.first_part_ns, operation.rejection);
+       operation.first_part_ns, operation.rejection, operation.queued);
   StoreRelaxed(operation.first_start_ns, ~uint64_t{0});
   StoreRelaxed(operation.soonest_stop_ns, ~uint64_t{0});
   StoreRelease(operation.parts_ticket, ticket);
@@ -64,14 +64,18 @@ void PartTracker::EndChannels(Operation& operation, uint64_t abbreviated) {
   Sweep(now_ns);
 }
 
-bool PartTracker::AwaitsProxy(uint64_t abbreviated) {
-  const uint64_t state = LoadAcquire(At(abbreviated).state);
-  if (IsActive(state, abbreviated)) return true;
-  return CountStray(state, abbreviated), false;
+bool PartTracker::QueueProxy(uint64_t abbreviated) {
+  Operation& operation = At(abbreviated);
+  const uint64_t state = LoadAcquire(operation.state);
+  if (!IsActive(state, abbreviated)) return CountStray(state, abbreviated), false;
+  const uint64_t ticket = TicketOf(state);
+  if (LoadRelaxed(operation.parts_ticket) != ticket) BeginParts(operation, ticket);
+  operation.queued.fetch_add(1, std::memory_order_relaxed);
+  return true;
 }
 
 bool PartTracker::StartProxy(uint64_t abbreviated) {
-  if (!AwaitsProxy(abbreviated)) return false;
+  if (!QueueProxy(abbreviated)) return false;
   return BeginProxy(abbreviated), true;
 }
 

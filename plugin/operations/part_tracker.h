@@ -29,7 +29,7 @@ class PartTracker : public OperationCompleter {
 
   // Proxy operations. One that begins later counts from then on: the operation may have none that
   // the network transport takes up. False: it is refused.
-  bool AwaitsProxy(uint64_t ticket);
+  bool QueueProxy(uint64_t ticket);
   bool StartProxy(uint64_t ticket);
   // By the bits `mask` of the ticket. One whose operation is over is left to its stop.
   void BeginProxy(uint64_t abbreviated, uint64_t mask = Handle::kTicketMask);
