@@ -86,11 +86,11 @@ class CommunicatorTable {
     return IsOverflow(context.Slot()) ? static_cast<uint32_t>(context.Ticket())
                                       : communicator.recorder().ranks();
   }
-  // Visits the communicators that have, or had, a slot of their own.
+  // Visits the communicators that live and have a slot of their own.
   template <typename Visit>
   void ForEach(const Visit& visit) const {
     for (uint32_t slot = 0; slot < overflow_slot(); ++slot) {
-      if (Communicator* const communicator = InSlot(slot)) visit(*communicator);
+      if (LoadAcquire(contexts_[slot]) != 0) visit(*InSlot(slot));
     }
   }
 

@@ -159,7 +159,9 @@ void Process::Init(const InitRequest& request, void** context, int* mask) {
 void* Process::InitOwn(const InitRequest& request, int* mask, bool is_chained) {
   Locked locked(&lock_);
   if (mode_ == Mode::kOff && !is_chained) return nullptr;
-  const EventPolicy& policy = Decide(request, mask);
+  EventPolicy& policy = Decide(request, mask);
+  if ((policy.mask & abi::kKernelCh) != 0 && options_.kernel_timing == KernelTiming::kAuto)
+    KeepRoomForPools(request, policy);
   // All communicators share the mask, also those that it follows.
   const int chained = chain_.pool() != nullptr ? chain_.Grant(request, policy) : 0;
   if (mode_ == Mode::kOff) return __atomic_store_n(mask, chained, __ATOMIC_RELAXED), nullptr;
@@ -182,14 +184,32 @@ void* Process::InitOwn(const InitRequest& request, int* mask, bool is_chained) {
   }
   void* const context = OpenSlot(slot, request, policy).Pointer();
   if (is_overridden) {
-    communicators_.InSlot(slot)->EndKernelTiming();
+    communicators_.InSlot(slot)->EndKernelTiming(TimingReason::kMaskOverride);
   } else if (policy.is_mask_watched) {
     communicators_.InSlot(slot)->WatchMask(mask, policy.mask, policy.shared_bits);
   }
   return context;
 }
 
-const EventPolicy& Process::Decide(const InitRequest& request, const void* address_in_nccl) {
+// Where there is none for those of another communicator, kernel timing ends.
+void Process::KeepRoomForPools(const InitRequest& request, EventPolicy& policy) {
+  PoolRoom room{.bytes_at_first_init = shared_memory_at_first_init_,
+                .bytes = SharedMemoryFreeBytes(),
+                .communicators = 1,
+                .local_ranks = local_ranks_};
+  communicators_.ForEach([&](const Communicator&) { ++room.communicators; });
+  if (HasRoomForPools(room)) return;
+  WithdrawKernelEvents(policy);
+  communicators_.ForEach([](Communicator& communicator) {
+    if (communicator.ReadsKernels()) communicator.EndKernelTiming(TimingReason::kSharedMemoryLow);
+  });
+  Log(request.logger, abi::kLogWarn,
+      "nccl-exporter: kernel timing ends: %llu MiB of /dev/shm are free, and NCCL takes 36 for "
+      "each communicator and rank",
+      static_cast<unsigned long long>(room.bytes >> 20));
+}
+
+EventPolicy& Process::Decide(const InitRequest& request, const void* address_in_nccl) {
   const int api_version = request.api_version;
   const int nccl_version = FindNcclVersion(address_in_nccl);
   EventPolicy* policy = &policies_[0];
@@ -197,6 +217,10 @@ const EventPolicy& Process::Decide(const InitRequest& request, const void* addre
     if (policy->api_version == api_version && policy->nccl_version == nccl_version) return *policy;
   }
   const LocalRanks local_ranks = FindLocalRanks(ProcessEnvironment, request.ranks, request.nodes);
+  if (policy == &policies_[0]) {
+    shared_memory_at_first_init_ = SharedMemoryFreeBytes();
+    local_ranks_ = local_ranks.on_node;
+  }
   *policy = DecideEvents(
       {.api_version = api_version,
        .nccl_version = nccl_version,
@@ -327,7 +351,7 @@ bool Process::EndIfOverridden(const int* mask) {
     if (communicator.OverriddenMask() != mask) return;
     is_overridden = true;
     StoreRelaxed(host_may_announce_, true);
-    communicator.EndKernelTiming();
+    communicator.EndKernelTiming(TimingReason::kMaskOverride);
   });
   return is_overridden;
 }

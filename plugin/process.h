@@ -113,10 +113,10 @@ class Process {
   void Start(const InitRequest& request);
   void OpenOverflow();
   void OpenChain(const InitRequest& request);
-  // The policy for the copy of NCCL that calls, decided at its first init, for good: communicators
-  // of one job are timed alike however full /dev/shm becomes. `address_in_nccl`: anything within
-  // it.
-  const EventPolicy& Decide(const InitRequest& request, const void* address_in_nccl);
+  // The policy for the copy of NCCL that calls, decided at its first init. `address_in_nccl`:
+  // anything within it.
+  EventPolicy& Decide(const InitRequest& request, const void* address_in_nccl);
+  void KeepRoomForPools(const InitRequest& request, EventPolicy& policy);
   void NoteJob(const InitRequest& request);
   Handle OpenSlot(uint32_t index, const InitRequest& request, const EventPolicy& policy);
   void NoteGpu(const GpuIdentity& gpu);
@@ -149,8 +149,10 @@ class Process {
   Options options_;
   // Filled from the front; the last place is used again. More than a process has copies of libnccl.
   std::array<EventPolicy, 16> policies_;
-  GpuIdentity first_gpu_;  // of a communicator whose GPU is known
-  bool has_gpu_;           // whether there was one
+  uint64_t shared_memory_at_first_init_;  // free bytes of /dev/shm
+  uint32_t local_ranks_;                  // as PolicyInput has it
+  GpuIdentity first_gpu_;                 // of a communicator whose GPU is known
+  bool has_gpu_;                          // whether there was one
   bool has_looked_for_chain_;
 };
 

@@ -50,6 +50,11 @@ KernelVerdict JudgeKernelTiming(const PolicyInput& input, const NcclRelease& rel
   return {true, TimingReason::kDefault};
 }
 
+void FollowByProxies(EventPolicy& policy) {
+  policy.mask = (policy.mask & ~static_cast<int>(abi::kKernelCh)) | abi::kProxyOp;
+  policy.source = TimingSource::kProxy;
+}
+
 }  // namespace
 
 EventPolicy DecideEvents(const PolicyInput& input) {
@@ -69,12 +74,23 @@ EventPolicy DecideEvents(const PolicyInput& input) {
                                                                         : TimingSource::kKernel;
     policy.times_are_on_probation = !release.is_known;
   } else {
-    policy.mask |= abi::kProxyOp;
-    policy.source = TimingSource::kProxy;
+    FollowByProxies(policy);
   }
   policy.shared_bits =
       input.is_chained ? ~(policy.mask | static_cast<int>(abi::kKernelCh)) : abi::kProxyStep;
   return policy;
+}
+
+bool HasRoomForPools(const PoolRoom& room) {
+  const uint64_t bytes = kKernelTimingPoolBytes * room.local_ranks;
+  return room.bytes >= 2 * bytes && room.bytes_at_first_init >= bytes * room.communicators;
+}
+
+void WithdrawKernelEvents(EventPolicy& policy) {
+  FollowByProxies(policy);
+  policy.reason = TimingReason::kSharedMemoryLow;
+  policy.causes = {};
+  policy.times_are_on_probation = false;
 }
 
 }  // namespace nccl_exporter::plugin

@@ -48,9 +48,12 @@ struct EventPolicy {
   int shared_bits = 0;
 };
 
-// Memory that NCCL takes from /dev/shm for kernel timing, per rank: its proxy's pool (34 MB on
-// 2.28.9), and as much again in reserve.
-inline constexpr uint64_t kKernelTimingSharedMemoryBytes = 64 << 20;
+// For kernel timing NCCL takes a pool from /dev/shm for each communicator of each rank, at its
+// first operation (ncclProxyOpsPool, 34,210,176 bytes on 2.28.9). Without room for one it reads
+// through a null pointer, and the job dies. So there has to be room for some at the first init, and
+// for more at each later one; KernelTiming::kOn accepts the risk.
+inline constexpr uint64_t kKernelTimingPoolBytes = 36 << 20;
+inline constexpr uint64_t kKernelTimingSharedMemoryBytes = 8 * kKernelTimingPoolBytes;  // per rank
 
 // NCCL's progress thread spins while a timed kernel is in flight: with one CPU for it and the
 // training thread, the first collective of a communicator takes 2 s instead of 4 ms.
@@ -64,8 +67,8 @@ inline constexpr bool kWeakExchangeMayFail = false;
 inline constexpr bool kWeakExchangeMayFail = true;
 #endif
 
-// KernelCh is asked for only where NCCL gives it to every work item of a kernel, for the life of
-// the process. NCCL's host waits for `ring[n % 64].counter >= n` of each item n that has it,
+// KernelCh is asked for only where NCCL gives it to every work item of a kernel, from the first one
+// on. NCCL's host waits for `ring[n % 64].counter >= n` of each item n that has it,
 // whatever the plugin returns:
 //   1. The device counts every item; its entry of the ring is written if the item has KernelCh.
 //   2. Some operations make the device count more than the host (DriftCauses). The host's n is then
@@ -75,5 +78,20 @@ inline constexpr bool kWeakExchangeMayFail = true;
 // Hence no override by KernelTiming::kOn, or for a proxy whose pool loses operations or that
 // outlives the memory that it polls. docs/kernel-timing.md lists what the rule does not exclude.
 EventPolicy DecideEvents(const PolicyInput& input);
+
+// Room in /dev/shm at the init of a communicator.
+struct PoolRoom {
+  uint64_t bytes_at_first_init = 0;
+  uint64_t bytes = 0;          // free
+  uint64_t communicators = 0;  // that live, this one included
+  uint32_t local_ranks = 1;
+};
+// Whether NCCL can make the pools of kernel timing, on all local ranks at once. Pools of living
+// communicators may still be to come.
+bool HasRoomForPools(const PoolRoom& room);
+
+// Takes kernel events back, for good. That is safe: by 1 and 2 a pending item's n names one that
+// was passed earlier, and had KernelCh as well.
+void WithdrawKernelEvents(EventPolicy& policy);
 
 }  // namespace nccl_exporter::plugin

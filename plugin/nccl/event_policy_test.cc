@@ -120,12 +120,12 @@ const Case kTable[] = {
      kProxy,
      R::kReleaseUnknown},
     {"little shared memory",
-     {6, 23007, K::kAuto, 64 << 20, 8, true},
+     {6, 23007, K::kAuto, 288 << 20, 8, true},
      kTasks | kProxyOp | kCopyEngine,
      kProxy,
      R::kSharedMemoryLow},
     {"just enough for one",
-     {6, 23007, K::kAuto, 64 << 20, 1, true},
+     {6, 23007, K::kAuto, 288 << 20, 1, true},
      kTasks | kKernelCh | kCopyEngine,
      kKernel,
      R::kDefault},
@@ -232,6 +232,27 @@ TEST(EventPolicy, PutsTimesOfReleasesThatAreNotInTheTableOnProbation) {
   EXPECT_FALSE(on_probation(7, 23206, KernelTiming::kAuto));
   EXPECT_TRUE(on_probation(7, 23300, KernelTiming::kAuto));
   EXPECT_TRUE(on_probation(7, 0, KernelTiming::kOn));
+}
+
+// NCCL 2.28 reads through a null pointer where it finds no room for a pool.
+TEST(EventPolicy, ThereIsRoomForPoolsOfAllLocalRanksOrNoKernelTiming) {
+  constexpr uint64_t kPools = 2 * 8 * kKernelTimingPoolBytes;  // two of each rank
+  const auto has_room = [](uint64_t at_first, uint64_t now, uint64_t communicators) {
+    return HasRoomForPools({at_first, now, communicators, 8});
+  };
+  EXPECT_TRUE(has_room(4 * kPools, kPools, 8));
+  EXPECT_FALSE(has_room(4 * kPools, kPools - 1, 8)) << "others have taken it";
+  EXPECT_FALSE(has_room(4 * kPools, 4 * kPools, 9)) << "their pools come with their operations";
+}
+
+TEST(EventPolicy, WithdrawnKernelEventsLeaveThoseOfProxies) {
+  EventPolicy policy = DecideEvents({5, 22809, KernelTiming::kOn, kPlenty, 8});
+  ASSERT_NE(policy.mask & kKernelCh, 0);
+  WithdrawKernelEvents(policy);
+  EXPECT_EQ(policy.mask, kTasks | kProxyOp);
+  EXPECT_EQ(policy.source, kProxy);
+  EXPECT_EQ(policy.reason, R::kSharedMemoryLow);
+  EXPECT_EQ(policy.causes, DriftCauses{});
 }
 
 }  // namespace

@@ -68,12 +68,11 @@ class Communicator : public PartTracker {
     const int present = __atomic_load_n(mask, __ATOMIC_RELAXED) & ~LoadRelaxed(shared_bits_);
     return present == LoadRelaxed(stored_mask_) ? nullptr : mask;
   }
-  // Another program changed the mask: kernel times are not believed from here on.
-  void EndKernelTiming() {
+  // The mask was changed: kernel times are not believed from here on.
+  void EndKernelTiming(TimingReason reason) {
     UnwatchMask();
     if (ReadsKernels()) BeginDrift(0, DriftCause::kMaskOverride);
-    StoreRelease(recorder().slot()->timing_reason,
-                 static_cast<uint64_t>(TimingReason::kMaskOverride));
+    StoreRelease(recorder().slot()->timing_reason, static_cast<uint64_t>(reason));
   }
 
   bool HasIdentity() const { return LoadRelaxed(has_identity_); }

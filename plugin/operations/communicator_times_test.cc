@@ -133,7 +133,7 @@ TEST_F(CommunicatorTest, ShowsTheFirstCauseThatEndedItsTiming) {
   to_self.is_to_self = true;
   communicator_->StartOperation(to_self);
   EXPECT_EQ(LoadRelaxed(slot_->drift_cause), static_cast<uint64_t>(DriftCause::kMessageToSelf));
-  communicator_->EndKernelTiming();
+  communicator_->EndKernelTiming(TimingReason::kMaskOverride);
   EXPECT_EQ(LoadRelaxed(slot_->drift_cause), static_cast<uint64_t>(DriftCause::kMessageToSelf));
 }
 

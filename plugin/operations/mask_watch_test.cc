@@ -69,7 +69,7 @@ TEST_F(MaskWatchTest, ShowsAChangeOnceAndSaysWhyKernelTimingHasEnded) {
   Open(TimingSource::kKernel);
   communicator_->WatchMask(&mask_, kStored, kNetworkBit);
   mask_ = kOfSomebodyElse;
-  communicator_->EndKernelTiming();
+  communicator_->EndKernelTiming(TimingReason::kMaskOverride);
   EXPECT_EQ(communicator_->OverriddenMask(), nullptr);
   EXPECT_EQ(slot_->timing_reason, static_cast<uint64_t>(TimingReason::kMaskOverride));
   EXPECT_EQ(slot_->timing_source, static_cast<uint64_t>(TimingSource::kNone));
