@@ -30,9 +30,9 @@ NOW = Row('Is the job well?', in_one_line(
          f'min({age_of_progress(JOB)})', 's', steps(watch=60, bad=900)),
     stat('Lost to waiting',
          'Share of the GPUs of the job that its ranks lose because they wait for the last rank of a communicator. Normal: a few per cent. Not '
-         'known: no rank has GPU times.',
-         f'{lost_now(JOB)} / count(process:nccl_busy_seconds:rate{{{JOB}}})', 'percentunit', thresholds=steps(watch=0.03, bad=0.1),
-         nothing='not known'),
+         'known: no rank has GPU times, or none works.',
+         f'{lost_now(JOB)} / sum(job:nccl_gpus:count{{{JOB}}} and on ({JOB_LABELS}) job:nccl_waiting_gpu_seconds:rate)',
+         'percentunit', thresholds=steps(watch=0.03, bad=0.1), nothing='not known'),
     stat('Ranks not judged',
          'Ranks of a job in which no rank has GPU times: nobody can see which of them are late. Normal: 0. More: the alert NCCLJobNotJudged has '
          'the reason.',

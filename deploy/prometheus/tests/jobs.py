@@ -5,6 +5,26 @@ from cluster import Cluster
 NOTHING_EVER = object()
 
 
+class InPods(Cluster):
+    """Each process is pid 1 of its own pod, and no global rank is known. Those of the first node are one process with all of its GPUs."""
+
+    def __init__(self, nodes, ranks_per_node, minutes):
+        super().__init__(nodes, ranks_per_node, minutes)
+        self.global_rank = lambda rank: ''
+
+    def pod(self, rank):
+        return {'pod': f'pod-{rank if self.node(rank) else 0}', 'container': 'main'}
+
+    def labels(self, communicator, rank):
+        return super().labels(communicator, rank) | self.pod(rank)
+
+    def info_labels(self, communicator, rank):
+        return super().info_labels(communicator, rank) | {'pid': '1'}
+
+    def identity(self, rank):
+        return super().identity(rank) | self.pod(rank) | {'pid': '1'}
+
+
 def tensor_and_data_parallel(minutes, beside=False, **traits):
     """4 nodes of 4 ranks: tensor parallel within a node, data parallel across nodes (beside the barrier if asked for), and a barrier of all."""
     cluster = Cluster(4, 4, minutes, **traits)

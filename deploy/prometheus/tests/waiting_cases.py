@@ -2,12 +2,14 @@
 """Cases of the cost of waiting, in GPUs. Each case returns a cluster, a minute, and by query the labels and values that must come out."""
 import suspect_jobs
 from cluster import Cluster
-from jobs import beside, data_parallel, pipeline, tensor_and_data_parallel
+from jobs import InPods, beside, data_parallel, pipeline, tensor_and_data_parallel
 from network_jobs import NetworkJob
 
 JOB = 'job:nccl_waiting_gpu_seconds:rate'
 SLOW_TRANSFER = 'job:nccl_slow_transfer_gpu_seconds:rate'
 LOST = 'job:nccl_lost_gpu_seconds:rate'
+GPUS = 'job:nccl_gpus:count'
+INFO = 'job:nccl_job:info'
 FIRING = 'ALERTS{{alertname="{}", alertstate="firing"}}'
 COMMUNICATORS = 'sum by (comm_name) (comm:nccl_waiting_gpu_seconds:rate)'
 WAITED_FOR = 'sum by (global_rank) (comm_rank:nccl_waited_for_gpu_seconds:rate)'
@@ -95,7 +97,7 @@ def a_job_keeps_its_names_and_what_it_loses_if_its_rank_0_is_gone():
     cluster = data_parallel(30)
     cluster.scraped = lambda node, t: node != 0 or t < 720
     cluster.hang(cluster.communicators[0], 60 * 10, [0, 1, 2, 3, 4, 5, 7])
-    return cluster, 29, {'count by (nccl_job) (job:nccl_job:info)': [({'nccl_job': '42'}, 1)], f'count by (cause) ({LOST} > 0)': [({'cause': 'hang'}, 1)]}
+    return cluster, 29, {f'count by (nccl_job) ({INFO})': [({'nccl_job': '42'}, 1)], f'count by (cause) ({LOST} > 0)': [({'cause': 'hang'}, 1)]}
 
 
 def a_late_rank_costs_the_same_by_rules_and_by_the_page():
@@ -181,11 +183,84 @@ def a_job_has_its_names_its_gpus_its_steps_and_its_share_of_time_in_kernels():
     cluster = data_parallel(MINUTE, 2, overlap=8, rate=8)
     names = {'slurm_job_name': 'llm', 'slurm_job_account': 'nlp', 'slurm_job_user': 'alice', 'team': 'speech'}
     cluster.job = cluster.job | names
-    return cluster, MINUTE, {'job:nccl_job:info': [(LABELS | names, 8)], 'job:nccl_steps:rate': [(LABELS, 1)],
+    return cluster, MINUTE, {INFO: [(LABELS | names, 8)], 'job:nccl_steps:rate': [(LABELS, 1)],
                              'job:nccl_communication:share': [(LABELS, 0.05)]}
 
 
 def a_job_that_hangs_keeps_its_gpus_and_has_no_steps():
     cluster = data_parallel(MINUTE + 6)
     cluster.hang(cluster.communicators[0], 60 * MINUTE, [0, 1, 2, 3, 4, 5, 7])
-    return cluster, MINUTE + 5, {'job:nccl_job:info': [(LABELS, 8)], 'job:nccl_steps:rate': []}
+    return cluster, MINUTE + 5, of_job(7) | {GPUS: [(LABELS, 8)], INFO: [(LABELS, 8)], 'job:nccl_steps:rate': []}
+
+
+def gpus_that_hang_are_gpus_of_the_job_beside_others_that_work():
+    """Regression: of 12 GPUs in three groups 6 waited, and 4 were counted: a loss of 150 %."""
+    cluster = Cluster(3, 4, MINUTE + 6)
+    for node in range(3):
+        cluster.add(f'tp{node}', [4 * node + i for i in range(4)])
+    for node in range(2):
+        cluster.hang(cluster.communicators[node], 60 * MINUTE, [4 * node + i for i in range(3)], stops_all=False)
+    return cluster, MINUTE + 5, of_job(6) | {INFO: [(LABELS, 12)], GPUS: [(LABELS, 12)]}
+
+
+def replicas(busy):
+    """8 GPUs, each of which serves alone; only `busy` of them have requests."""
+    cluster = Cluster(1, 8, MINUTE)
+    for rank in cluster.ranks:
+        cluster.add(f'replica{rank}', [rank])
+    for idle in cluster.communicators[busy:]:
+        cluster.hang(idle, -1, [], stops_all=False)
+    return cluster, MINUTE, {INFO: [(LABELS, 8)], GPUS: [(LABELS, 8)]}
+
+
+def gpus_of_idle_replicas_are_gpus_of_the_job():
+    return replicas(0)
+
+
+def gpus_of_idle_replicas_are_gpus_of_the_job_beside_a_busy_one():
+    """Regression: one was counted."""
+    return replicas(1)
+
+
+def a_stopped_rank_that_others_wait_for_has_a_gpu_of_the_job():
+    cluster = data_parallel(MINUTE + 6)
+    cluster.hang(cluster.communicators[0], 60 * MINUTE, [0, 1, 2, 3, 4, 5, 7])
+    cluster.halted = lambda rank, t: rank == 6 and t >= 60 * MINUTE
+    return cluster, MINUTE + 5, of_job(7) | {INFO: [(LABELS, 8)]}
+
+
+def ended_processes_have_no_gpus_of_a_job_that_was_started_again():
+    """The first 4 processes have ended, and their last state is still served."""
+    cluster = Cluster(2, 4, MINUTE)
+    for node in range(2):
+        cluster.add(f'dp{node}', [4 * node + i for i in range(4)])
+    cluster.alive = lambda rank, t: cluster.node(rank) == (t > 360)
+    cluster.served = lambda rank, t: cluster.node(rank) <= (t > 360)
+    return cluster, MINUTE, {INFO: [(LABELS, 4)]}
+
+
+def an_ended_job_has_no_gpus():
+    cluster = data_parallel(MINUTE)
+    cluster.alive = lambda rank, t: t <= 360
+    cluster.served = lambda rank, t: True
+    return cluster, MINUTE, {INFO: [], GPUS: []}
+
+
+def gpus_of_a_node_that_is_not_scraped_once_are_counted():
+    cluster = data_parallel(MINUTE)
+    cluster.scraped = lambda node, t: t != 60 * MINUTE
+    return cluster, MINUTE, {INFO: [(LABELS, 8)]}
+
+
+def gpus_of_pods_count_each_and_all_gpus_of_a_process():
+    """Each of 8 GPUs has two communicators."""
+    cluster = InPods(2, 4, MINUTE)
+    for name in ('dp', 'world'):
+        cluster.add(name, list(cluster.ranks))
+    return cluster, MINUTE, {INFO: [(LABELS, 8)]}
+
+
+def living_processes_without_ranks_have_a_gpu_each():
+    cluster = data_parallel(MINUTE)
+    cluster.communicators[0].alive = lambda t: t < 240
+    return cluster, MINUTE, {GPUS: [(LABELS, 8)]}
