@@ -179,6 +179,13 @@ class Notifications(unittest.TestCase):
                                                                   'NCCLExporterDown NCCLExporterSeriesDropped NCCLExporterSegmentsUnusable')))
         self.assertEqual(named - alerts, set())
 
+    def test_processes_are_equal_by_their_pods_and_containers_too(self):
+        """All of them may have pid 1. Regression: the culprit of a hang inhibited that another container of its pod was missing."""
+        of_processes = [set(labels.split(', ')) for labels in re.findall(r'equal: \[(.*\bpid\b.*)\]', CONFIGURATION)]
+        self.assertGreater(len(of_processes), 1)
+        for labels in of_processes:
+            self.assertLessEqual({'instance', 'pod', 'container'}, labels)
+
     def test_there_is_one_notification_per_fault(self):
         receiver = Receiver()
         with concurrent.futures.ThreadPoolExecutor(len(FAULTS)) as pool:
