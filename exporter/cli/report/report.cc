@@ -71,6 +71,13 @@ void AddVariables(std::map<std::string, ProcessVariables> processes, FactTable& 
   for (const auto& [on, values] : processes) table[all][values.at(all)].push_back(on);
 }
 
+std::string ProcessText(const std::string& global_rank, const std::string& pid,
+                        const std::string& pod, const std::string& container) {
+  if (!global_rank.empty()) return "global rank " + global_rank;
+  return "pid " + pid + (pod.empty() ? "" : " of " + pod) +
+         (container.empty() ? "" : '/' + container);
+}
+
 std::vector<ReportFact> FactsOf(FactTable table) {
   std::vector<ReportFact> facts;
   for (auto& [name, values] : table) {

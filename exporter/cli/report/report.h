@@ -111,6 +111,9 @@ using ProcessVariables = std::map<std::string, std::string>;
 // Adds those of the processes by their names, as labels. The value is empty where a variable is not
 // set. A process without the number of all, whose plugin is older, is left out.
 void AddVariables(std::map<std::string, ProcessVariables> processes, FactTable& table);
+// "global rank 5", or "pid 1 of trainer-3/main": processes of several pods may have one pid.
+std::string ProcessText(const std::string& global_rank, const std::string& pid,
+                        const std::string& pod, const std::string& container);
 // As Report::facts.
 std::vector<ReportFact> FactsOf(FactTable table);
 // "AllReduce of dp". All communicators without a name have one: their ids are new in each run.

@@ -280,9 +280,9 @@ void OfNode::AddFacts(Report& report) const {
   std::map<std::string, ProcessVariables> variables;  // of each rank's last process
   for (const ProcessSnapshot& process : node_.processes) {
     nodes.insert(process.NodeName());
-    const std::string rank = process.numbers.global_rank
-                                 ? "global rank " + process.numbers.GlobalText()
-                                 : fmt::format("pid {}", process.pid);
+    const std::string rank =
+        ProcessText(process.numbers.GlobalText(), std::to_string(process.pid),
+                    process.Identity("POD_NAME"), process.Identity("CONTAINER_NAME"));
     facts["plugin_version"][process.plugin_version].push_back(rank);
     std::set<int> versions;
     for (const CommunicatorSnapshot& communicator : process.communicators)

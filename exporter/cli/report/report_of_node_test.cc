@@ -261,6 +261,18 @@ class NcclVariablesTest : public ReportOfNodeTest {
   }
 };
 
+// Regression: of processes with one pid the last one was left.
+TEST_F(NcclVariablesTest, ProcessesWithOnePidAreNamedByTheirPods) {
+  for (size_t i = 0; i < 4; ++i) {
+    node_.node.processes[i].pid = 1;
+    node_.node.processes[i].numbers.global_rank.reset();
+    Set(i, {{"POD_NAME", fmt::format("trainer-{}", i)}, {"NCCL_*", i == 1 ? "1~2b" : "0~1a"}});
+  }
+  Set(1, {{"NCCL_IB_DISABLE", "1"}});
+  EXPECT_THAT(Facts(), testing::ElementsAre("NCCL_IB_DISABLE= on 3: ",
+                                            "NCCL_IB_DISABLE=1 on 1: pid 1 of trainer-1"));
+}
+
 // Rank 2 has an older plugin.
 TEST_F(NcclVariablesTest, ThoseThatDifferAreListed) {
   Set(0, {{"NCCL_*", "2~0000000a"}, {"NCCL_ALGO", "Ring"}, {"NCCL_DEBUG", "WARN"}});

@@ -39,7 +39,7 @@ constexpr std::array kOfRank{"comm",       "comm_name",  "rank",          "timin
 constexpr std::array kOfProcess{"instance", "hostname",  "pod",        "pod_uid",
                                 "pid",      "container", "global_rank"};
 constexpr const char* kByCommunicator = "by (comm, comm_name, collective)";
-constexpr const char* kWaitedFor = "global_rank, gpu, hostname, instance, pod, pid";
+constexpr const char* kWaitedFor = "global_rank, gpu, hostname, instance, pod, container, pid";
 
 class Asked {
  public:
@@ -347,9 +347,9 @@ void Asked::AddFacts(Report& report) const {
   FactTable facts;
   std::set<std::string> nodes, names;
   const auto name_of = [](const Sample& process) {
-    const std::string& rank = process.Label("global_rank");
-    return fmt::format("{} {} on {}", rank.empty() ? "pid" : "global rank",
-                       rank.empty() ? process.Label("pid") : rank, process.Label("hostname"));
+    return ProcessText(process.Label("global_rank"), process.Label("pid"), process.Label("pod"),
+                       process.Label("container")) +
+           " on " + process.Label("hostname");
   };
   const auto add = [&](const std::string& name, const Sample& process) {
     facts[name][process.Label(name)].push_back(name_of(process));

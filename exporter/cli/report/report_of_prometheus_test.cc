@@ -267,6 +267,23 @@ TEST_F(ReportOfPrometheusTest, VariablesOfNcclThatDifferNameTheRanksThatHaveThem
   EXPECT_EQ(std::ranges::count(answer.report->facts, "NCCL_*", &ReportFact::name), 2);
 }
 
+// Regression: of processes with one pid the last one was left.
+TEST_F(ReportOfPrometheusTest, ProcessesWithOnePidAreNamedByTheirPods) {
+  for (int pod = 0; pod < 8; ++pod)
+    Add("nccl_process_environment_info",
+        {{"pid", "1"},
+         {"pod", "trainer-" + std::to_string(pod)},
+         {"container", "main"},
+         {"hostname", "node-0"},
+         {"variables", pod == 5 ? "NCCL_*=1~2b NCCL_IB_DISABLE=1" : "NCCL_*=0~1a"}},
+        1);
+  const auto facts = Ask().report->facts;
+  ASSERT_EQ(facts.size(), 2u);
+  EXPECT_EQ(facts[0].processes, 7u);
+  EXPECT_EQ(facts[1].value, "1");
+  EXPECT_THAT(facts[1].on, ElementsAre("pid 1 of trainer-5/main on node-0"));
+}
+
 // Two hangs of one rank, of which the first becomes critical.
 TEST_F(ReportOfPrometheusTest, EachHangHasASentenceWithItsTime) {
   for (const auto& [severity, begin, end] :
