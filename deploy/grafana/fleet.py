@@ -122,7 +122,7 @@ UNSEEN = Row('What is not known?', [
     table('Jobs that are not judged',
           'Jobs in which no rank has GPU times: late ranks, bandwidth and lost GPUs of these are not known. Hangs are detected. Normal: none. '
           'The runbook of NCCLJobNotJudged says what to set for each reason.',
-          [f'count by ({JOB_LABELS}, timing_reason) (group by ({JOB_LABELS}, timing_reason, {NODE_LABELS}, pod, pid, gpu, gpu_uuid) '
+          [f'count by ({JOB_LABELS}, timing_reason) (group by ({JOB_LABELS}, timing_reason, {NODE_LABELS}, pod, container, pid, gpu, gpu_uuid) '
            f'(nccl_rank_info{{timing_source=~"none|proxy", {JOB}}} and on ({JOB_LABELS}) {NOT_JUDGED}))'],
           [*JOB_COLUMNS, Column('timing_reason', 'Reason'), Column('A', 'Ranks', 'short')], sort='Ranks', width=12, nothing='All jobs have GPU times'),
 ])

@@ -130,7 +130,7 @@ WHAT = Row('What job is it?', [
     table('Nodes', 'Job, node and software of the processes, as far as the job\'s environment contains them. Normal: one NCCL release, one '
                    'timing source.',
           [f'count by ({JOB_LABELS}, slurm_job_name, {NODE_LABELS}, timing_source) '
-           f'(count by ({JOB_LABELS}, slurm_job_name, {NODE_LABELS}, timing_source, pid) (nccl_rank_info{{{JOB}}}))'],
+           f'(count by ({JOB_LABELS}, slurm_job_name, {NODE_LABELS}, timing_source, pod, container, pid) (nccl_rank_info{{{JOB}}}))'],
           [Column('cluster', 'Cluster'), Column('namespace', 'Namespace'), Column('nccl_job', 'Job'),
            Column('uid', 'User', width=80), *SITE_COLUMNS, Column('slurm_job_name', 'Job name'), *NODE_COLUMNS, Column('timing_source', 'Timing source'),
            Column('A', 'Processes', 'short')], height=7),

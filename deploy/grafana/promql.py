@@ -7,6 +7,7 @@ JOB_LABELS = ', '.join(job_labels.ALL)  # those that a series lacks count as emp
 COMM_LABELS = f'{JOB_LABELS}, comm, comm_name'
 NODE_LABELS = 'hostname, instance'  # a node is known by both: in a pod the host's name is the pod's, beside a job the target is
 RANK_LABELS = f'{COMM_LABELS}, rank, {NODE_LABELS}, gpu, gpu_uuid, pid'
+ON_PROCESS = f'on ({JOB_LABELS}, pod, container, instance, pid)'  # the processes of several pods on a node may all be pid 1
 ON_RANK = f'on ({JOB_LABELS}, comm, rank, instance)'
 
 JOB = 'cluster=~"$cluster", namespace=~"$namespace", nccl_job=~"$nccl_job", uid=~"$uid"'

@@ -2,8 +2,8 @@
 """One process and its GPU in all its communicators: culprit or victim, stuck or not, and DCGM's data of the GPU."""
 from columns import NODE_COLUMNS
 from grafana_model import BAD, OK, Column, Row, dashboard, graph, heat_map, link_to, query_variable, stat, steps, table
-from promql import (JOB, JOB_LABELS, JOB_VARIABLE_NAMES, JOB_VARIABLES, NODE_LABELS, ON_RANK, PROCESS, RATE, age_in_flight, age_of_progress, alerts, below_median,
-                    busy, distribution_of, of_process, rate)
+from promql import (JOB, JOB_LABELS, JOB_VARIABLE_NAMES, JOB_VARIABLES, NODE_LABELS, ON_PROCESS, ON_RANK, PROCESS, RATE, age_in_flight, age_of_progress, alerts,
+                    below_median, busy, distribution_of, of_process, rate)
 
 VARIABLES = [
     *JOB_VARIABLES,
@@ -15,7 +15,7 @@ INFO = f'comm_rank:nccl_rank:info{{{PROCESS}}}'
 BY = 'comm, comm_name, rank'
 LEGEND = '{{comm_name}} {{comm}} rank {{rank}}'
 BUSY = f'({of_process(busy(JOB))})'
-STATE = f'{{{JOB}, pid=~"$pid"}} and on ({JOB_LABELS}, instance, pid) {INFO}'
+STATE = f'{{{JOB}, pid=~"$pid"}} and {ON_PROCESS} {INFO}'
 STARTED = f'nccl_collective_started_sequence{{{JOB}}}'
 BEHIND = f'(max by ({JOB_LABELS}, comm) ({STARTED}) - on ({JOB_LABELS}, comm) group_right () {STARTED})'
 TO_COMMUNICATOR = link_to('nccl-communicator', 'comm', fixed=JOB_VARIABLE_NAMES)
@@ -34,7 +34,7 @@ def of_peers(counter):
 
 def beside_job(name):
     """A rate of this process, and the median of its job."""
-    return [(f'max({rate(name, JOB + ", pid=~" + chr(34) + "$pid" + chr(34))} and on ({JOB_LABELS}, instance, pid) {INFO})', 'this process'),
+    return [(f'max({rate(name, JOB + ", pid=~" + chr(34) + "$pid" + chr(34))} and {ON_PROCESS} {INFO})', 'this process'),
             (f'quantile(0.5, {rate(name, JOB)})', 'median of the job')]
 
 
@@ -53,11 +53,11 @@ WHO = Row('Which process is it?', [
     stat('Stopped', 'Whether a signal or a debugger has stopped the process; unknown if the daemon does not see it in /proc. Normal: 0.',
          f'max(nccl_process_stopped{STATE})', thresholds=steps(bad=1), nothing='unknown', width=3),
     table('Process', 'The process, its GPU, and the source of its durations. Normal: one line per timing source.',
-          [f'count by (global_rank, local_rank, {NODE_LABELS}, gpu, gpu_uuid, pci_bus_id, pid, pod, timing_source, timing_reason) '
+          [f'count by (global_rank, local_rank, {NODE_LABELS}, gpu, gpu_uuid, pci_bus_id, pid, pod, container, timing_source, timing_reason) '
            f'(nccl_rank_info{{{PROCESS}}})'],
           [Column('global_rank', 'Global rank'), Column('local_rank', 'Local rank'), *NODE_COLUMNS, Column('gpu', 'GPU', width=60),
            Column('gpu_uuid', 'GPU UUID'), Column('pci_bus_id', 'PCI'), Column('pid', 'PID'), Column('pod', 'Pod'),
-           Column('timing_source', 'Timing source'), Column('timing_reason', 'Because'),
+           Column('container', 'Container'), Column('timing_source', 'Timing source'), Column('timing_reason', 'Because'),
            Column('A', 'Communicators', 'short')], width=18,
            height=4),
 ])
@@ -173,11 +173,10 @@ LOST = Row('Is anything of it lost?', [
     graph('Lost or untimed, by cause',
           'Operations of this process that were not followed, events without an operation, and operations left untimed because of '
           'implausible time stamps. Normal: 0. docs/metrics.md explains the causes.',
-          [(f'sum by (reason) (rate(nccl_process_events_dropped_total{{{JOB}, pid=~"$pid"}}[{RATE}]) and on ({JOB_LABELS}, instance, pid) {INFO}) > 0 '
+          [(f'sum by (reason) (rate(nccl_process_events_dropped_total{{{JOB}, pid=~"$pid"}}[{RATE}]) and {ON_PROCESS} {INFO}) > 0 '
             f'or vector(0)', 'dropped: {{reason}}'),
-           (f'sum by (reason) (rate(nccl_process_timestamps_rejected_total{{{JOB}, pid=~"$pid"}}[{RATE}]) and on ({JOB_LABELS}, instance, pid) '
-            f'{INFO}) > 0 or vector(0)',
-            'untimed: {{reason}}')], 'ops', width=24, height=6),
+           (f'sum by (reason) (rate(nccl_process_timestamps_rejected_total{{{JOB}, pid=~"$pid"}}[{RATE}]) and {ON_PROCESS} {INFO}) > 0 '
+            f'or vector(0)', 'untimed: {{reason}}')], 'ops', width=24, height=6),
 ])
 
 DASHBOARD = dashboard('nccl-rank', 'Rank', 'One process and its GPU: culprit or victim, stuck, slow hardware or a busy host?', VARIABLES,
