@@ -11,6 +11,7 @@ void LaunchRecorder::Open(const CommunicatorSetup& setup) {
   Zero(late_);
   StoreRelaxed(probation_left_, setup.times_are_on_probation ? kProbationLaunches : 0);
   timestamp_check_.Reset();
+  slew_watch_.Reset();
   unconfirmed_times_.Clear();
   recorder().ShowProbation(LoadRelaxed(probation_left_));
 }

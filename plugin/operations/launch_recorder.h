@@ -21,6 +21,7 @@
 #include "plugin/operations/launch_record.h"
 #include "plugin/segment/atomics.h"
 #include "plugin/segment/recorder.h"
+#include "plugin/timing/slew_watch.h"
 #include "plugin/timing/timestamp_check.h"
 #include "plugin/timing/unconfirmed_times.h"
 #include "plugin/timing/work_items.h"
@@ -106,6 +107,7 @@ class LaunchRecorder : public CommunicatorState {
   std::atomic<bool> dates_starts_{false};
   std::atomic<uint32_t> probation_left_{0};  // launches
   TimestampCheck timestamp_check_;
+  SlewWatch slew_watch_;
   UnconfirmedTimes unconfirmed_times_;
   alignas(64) std::atomic<bool> is_recording_{false};
   // Ticket: no operation that could not be followed was started later; 0: there is none.
@@ -120,6 +122,8 @@ inline Belief LaunchRecorder::Judge(LaunchRecord& record, uint64_t good) {
   times.overwritable_ns = work_items().OverwritableSince(times.first_item);
   times.earlier_ns = EarlierInFlightNs(times.first_ticket);
   const uint64_t before = timestamp_check_.last_ticket();
+  bool is_slewed = slew_watch_.IsDue(times.delivered_ns) && slew_watch_.Look();
+  if (is_slewed) timestamp_check_.ForgetBounds();
   const Verdict verdict =
       LoadRelaxed(is_contradicted_) ? Verdict{.loss = Loss::kDrift} : timestamp_check_.Judge(times);
   // Those between these two were not followed, not timed, or are not over yet.
@@ -130,7 +134,12 @@ inline Belief LaunchRecorder::Judge(LaunchRecord& record, uint64_t good) {
   if (verdict.refutes_held) DropHeld(Loss::kRingOverrun);
   if (verdict.loss) {
     recorder().CountLosses(*verdict.loss, good);
-    if (TimestampCheck::IsDrift(*verdict.loss)) BeginContradiction();
+    if (TimestampCheck::IsOfClocks(*verdict.loss)) is_slewed |= slew_watch_.Look();
+    if (is_slewed) {
+      timestamp_check_.ForgetBounds();
+    } else if (TimestampCheck::IsDrift(*verdict.loss)) {
+      BeginContradiction();
+    }
     return Belief::kNo;
   }
   StoreRelaxed(dates_starts_, !verdict.is_own);  // for patience, which counts only then

@@ -6,8 +6,8 @@
 namespace nccl_exporter::plugin {
 namespace {
 
-// GPU clocks tick in steps of up to 1 us; clocks drift from each other, and NTP slews, by far less
-// than a part in a thousand.
+// GPU clocks tick in steps of up to 1 us; clocks drift from each other, and ntpd slews, by far less
+// than a part in a thousand. For more: slew_watch.h.
 constexpr int64_t kSlackNs = 4096;
 constexpr int64_t kDriftDivisor = 1024;
 

@@ -104,11 +104,14 @@ class TimestampCheck {
   bool AreOwn(uint64_t stop_ns, uint64_t overwritable_ns) const;
   // Last ticket of the latest launch that was compared with the one before it.
   uint64_t last_ticket() const { return LoadRelaxed(last_ticket_); }
+  // What the distance of the clocks was so far says nothing more: one of them was slewed.
+  void ForgetBounds() { StoreRelaxed(bounds_ns_, uint64_t{0}); }
   void EndPatience() { StoreRelaxed(patient_launches_, 0); }
   // Whether this loss proves drift.
-  static constexpr bool IsDrift(Loss loss) {
-    return loss == Loss::kLongerThanCpuTime || loss == Loss::kClockMismatch ||
-           loss == Loss::kOverlap;
+  static constexpr bool IsDrift(Loss loss) { return IsOfClocks(loss) || loss == Loss::kOverlap; }
+  // Whether it may come from a slewed clock, too.
+  static constexpr bool IsOfClocks(Loss loss) {
+    return loss == Loss::kLongerThanCpuTime || loss == Loss::kClockMismatch;
   }
   void Reset() {
     Zero(bounds_ns_, last_ticket_, last_start_ns_, last_stop_ns_, last_delivered_ns_, last_is_own_,
