@@ -102,7 +102,7 @@ inline constexpr CodeTable<DriftCause> kDriftCauses{{
      "a captured graph that was replayed after an eager call"},
     {DriftCause::kContradiction, "contradiction",
      "GPU times that contradict each other or the CPU's clock"},
-    {DriftCause::kMaskOverride, "mask_override", "NCCL's event mask was changed meanwhile"},
+    {DriftCause::kMaskOverride, "mask_override", "another program changed NCCL's event mask"},
     {DriftCause::kEventsOff, "events_off",
      "collectives were not announced, because another program had switched their events off"},
 }};
