@@ -49,7 +49,7 @@ class SlewWatch {
     StoreRelaxed(gap_ns_, gap_ns);
   }
 
-  // Of the last look that was due, and of the one before.
+  // The last look that was due, and the one before.
   AtomicU64 seen_ns_{0};
   AtomicU64 before_ns_{0};
   std::atomic<int64_t> gap_ns_{0};

@@ -104,7 +104,7 @@ class TimestampCheck {
   bool AreOwn(uint64_t stop_ns, uint64_t overwritable_ns) const;
   // Last ticket of the latest launch that was compared with the one before it.
   uint64_t last_ticket() const { return LoadRelaxed(last_ticket_); }
-  // What the distance of the clocks was so far says nothing more: one of them was slewed.
+  // A clock was slewed: the distance so far says nothing of the next one.
   void ForgetBounds() { StoreRelaxed(bounds_ns_, uint64_t{0}); }
   void EndPatience() { StoreRelaxed(patient_launches_, 0); }
   // Whether this loss proves drift.
