@@ -204,7 +204,7 @@ void Process::KeepRoomForPools(const InitRequest& request, EventPolicy& policy) 
     if (communicator.ReadsKernels()) communicator.EndKernelTiming(TimingReason::kSharedMemoryLow);
   });
   Log(request.logger, abi::kLogWarn,
-      "nccl-exporter: kernel timing ends: %llu MiB of /dev/shm are free, and NCCL takes 36 for "
+      "nccl-exporter: kernel timing ends: %llu MiB of /dev/shm are free, and NCCL takes 33 for "
       "each communicator and rank",
       static_cast<unsigned long long>(room.bytes >> 20));
 }

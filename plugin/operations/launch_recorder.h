@@ -122,7 +122,7 @@ inline Belief LaunchRecorder::Judge(LaunchRecord& record, uint64_t good) {
   times.overwritable_ns = work_items().OverwritableSince(times.first_item);
   times.earlier_ns = EarlierInFlightNs(times.first_ticket);
   const uint64_t before = timestamp_check_.last_ticket();
-  bool is_slewed = slew_watch_.IsDue(times.delivered_ns) && slew_watch_.Look();
+  const bool is_slewed = slew_watch_.IsDue(times.delivered_ns) && slew_watch_.Look();
   if (is_slewed) timestamp_check_.ForgetBounds();
   const Verdict verdict =
       LoadRelaxed(is_contradicted_) ? Verdict{.loss = Loss::kDrift} : timestamp_check_.Judge(times);
@@ -134,8 +134,7 @@ inline Belief LaunchRecorder::Judge(LaunchRecord& record, uint64_t good) {
   if (verdict.refutes_held) DropHeld(Loss::kRingOverrun);
   if (verdict.loss) {
     recorder().CountLosses(*verdict.loss, good);
-    if (TimestampCheck::IsOfClocks(*verdict.loss)) is_slewed |= slew_watch_.Look();
-    if (is_slewed) {
+    if (TimestampCheck::IsOfClocks(*verdict.loss) && (is_slewed || slew_watch_.Look())) {
       timestamp_check_.ForgetBounds();
     } else if (TimestampCheck::IsDrift(*verdict.loss)) {
       BeginContradiction();

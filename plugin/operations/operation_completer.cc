@@ -58,11 +58,13 @@ bool OperationCompleter::IsOvertaken(const Operation& operation, uint64_t ticket
   if (order >= LoadRelaxed(latest_order_)) return false;
   if (LoadRelaxed(operation.parts_ticket) != ticket)
     return now_ns >= LoadRelaxed(operation.call_ns) + kQuietNs;
+  const Progress progress = ProgressOf(operation, ticket);
+  if (progress == Progress::kRunning) return false;
   const uint64_t last_ns =
       std::max(LoadRelaxed(operation.call_ns), LoadRelaxed(operation.last_part_ns));
-  if (AwaitsProxies(operation, ticket) && ProgressOf(operation, ticket) != Progress::kRunning)
+  if (AwaitsProxies(operation, ticket))
     return order < LoadRelaxed(latest_done_order_) && now_ns >= last_ns + kQuietNs;
-  if (ProgressOf(operation, ticket) != Progress::kAllStopped) return false;
+  if (progress == Progress::kNoPart) return false;
   // Where the number of channels is exact, those that lack may only be late.
   const bool may_lack_channels = !LoadRelaxed(operation.channels_are_exact) ||
                                  LoadRelaxed(latest_order_) >= order + kLaunchesApart;

@@ -11,6 +11,11 @@
 
 namespace nccl_exporter::plugin {
 
+// Clocks drift from each other, and ntpd slews, by far less than a part in so many.
+inline constexpr int64_t kClockDriftDivisor = 1024;
+// GPU clocks tick in steps of up to 1 us.
+inline constexpr int64_t kClockSlackNs = 4096;
+
 class SlewWatch {
  public:
   static constexpr uint64_t kLookNs = 1'000'000'000;  // one look a second costs nothing
@@ -22,7 +27,7 @@ class SlewWatch {
     const uint64_t now_ns = NowNs();
     const uint64_t raw_ns = ReadClock(CLOCK_MONOTONIC_RAW);
     // A thread that is held up between the two reads nothing.
-    return NowNs() < now_ns + kSlackNs && See(now_ns, raw_ns);
+    return NowNs() < now_ns + kClockSlackNs && See(now_ns, raw_ns);
   }
 
   // The two clocks at one moment.
@@ -32,15 +37,12 @@ class SlewWatch {
     const auto age_ns = static_cast<int64_t>(now_ns - LoadRelaxed(before_ns_));
     const int64_t change_ns = gap_ns - LoadRelaxed(gap_before_ns_);
     if (IsDue(now_ns)) Store(now_ns, gap_ns);
-    return (change_ns < 0 ? -change_ns : change_ns) > age_ns / kDriftDivisor + kSlackNs;
+    return (change_ns < 0 ? -change_ns : change_ns) > age_ns / kClockDriftDivisor + kClockSlackNs;
   }
 
   void Reset() { StoreRelaxed(seen_ns_, uint64_t{0}); }
 
  private:
-  static constexpr int64_t kSlackNs = 4096;
-  static constexpr int64_t kDriftDivisor = 1024;  // as TimestampCheck has it
-
   void Store(uint64_t now_ns, int64_t gap_ns) {
     const bool is_first = LoadRelaxed(seen_ns_) == 0;
     StoreRelaxed(before_ns_, is_first ? now_ns : LoadRelaxed(seen_ns_));

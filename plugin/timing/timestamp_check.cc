@@ -3,13 +3,10 @@
 
 #include <algorithm>
 
+#include "plugin/timing/slew_watch.h"
+
 namespace nccl_exporter::plugin {
 namespace {
-
-// GPU clocks tick in steps of up to 1 us; clocks drift from each other, and ntpd slews, by far less
-// than a part in a thousand. For more: slew_watch.h.
-constexpr int64_t kSlackNs = 4096;
-constexpr int64_t kDriftDivisor = 1024;
 
 constexpr int64_t kUnknown = INT64_MIN / 2;
 
@@ -30,7 +27,7 @@ std::optional<Loss> TimestampCheck::JudgeClocks(const LaunchTimes& launch) {
   const int64_t gpu_ns = static_cast<int64_t>(launch.stop_ns - launch.start_ns);
   const int64_t cpu_ns = static_cast<int64_t>(launch.delivered_ns - launch.call_ns);
   const bool knows_call = launch.call_ns != 0;
-  if (knows_call && gpu_ns > cpu_ns + cpu_ns / kDriftDivisor + kSlackNs)
+  if (knows_call && gpu_ns > cpu_ns + cpu_ns / kClockDriftDivisor + kClockSlackNs)
     return Loss::kLongerThanCpuTime;
 
   const int64_t least =
@@ -45,10 +42,11 @@ std::optional<Loss> TimestampCheck::JudgeClocks(const LaunchTimes& launch) {
   }
   const int64_t age_ns =
       launch.delivered_ns > bounds_ns ? static_cast<int64_t>(launch.delivered_ns - bounds_ns) : 0;
-  const int64_t widened_ns = age_ns / kDriftDivisor;
+  const int64_t widened_ns = age_ns / kClockDriftDivisor;
   const int64_t known_least = LoadRelaxed(least_distance_) - widened_ns;
   const int64_t known_most = LoadRelaxed(most_distance_) + widened_ns;
-  if (least > known_most + kSlackNs || most < known_least - kSlackNs) return Loss::kClockMismatch;
+  if (least > known_most + kClockSlackNs || most < known_least - kClockSlackNs)
+    return Loss::kClockMismatch;
   StoreRelaxed(least_distance_, std::max(known_least, least));
   StoreRelaxed(most_distance_, std::min(known_most, most));
   StoreRelaxed(bounds_ns_, launch.delivered_ns);
@@ -58,7 +56,8 @@ std::optional<Loss> TimestampCheck::JudgeClocks(const LaunchTimes& launch) {
 bool TimestampCheck::AreOwn(uint64_t stop_ns, uint64_t overwritable_ns) const {
   if (overwritable_ns == WorkItems::kNotYet) return true;
   if (overwritable_ns == 0 || LoadRelaxed(bounds_ns_) == 0) return false;
-  const int64_t latest_ns = static_cast<int64_t>(stop_ns) + LoadRelaxed(most_distance_) + kSlackNs;
+  const int64_t latest_ns =
+      static_cast<int64_t>(stop_ns) + LoadRelaxed(most_distance_) + kClockSlackNs;
   return latest_ns < static_cast<int64_t>(overwritable_ns);
 }
 

@@ -22,7 +22,7 @@ struct ReportChange {
 std::vector<ReportChange> ChangesOf(const Report& before, const Report& after);
 
 // For a terminal of so many columns (0: no limit), and as one line of JSON. The text is empty where
-// nothing changed.
+// nothing changed, but for a line if one report has no GPU times: then steps alone are compared.
 std::string DiffText(const Report& before, const Report& after, size_t columns);
 std::string DiffJson(const Report& before, const Report& after);
 
